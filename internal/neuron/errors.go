@@ -1,0 +1,65 @@
+package neuron
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers act on.
+var (
+	// ErrFenced: this daemon no longer owns the place; nothing was committed.
+	ErrFenced = errors.New("fenced: another owner holds the place")
+	// ErrOutcomeUnknown: the commit may or may not have happened; memory must be rebuilt from rows.
+	ErrOutcomeUnknown = errors.New("commit outcome unknown")
+	// ErrDuplicate: the delivery id is already settled; nothing was run or written.
+	ErrDuplicate = errors.New("duplicate delivery")
+	// ErrStopped: the engine is stopping and takes nothing more.
+	ErrStopped = errors.New("engine stopped")
+	// ErrBusy: too many deliveries wait for this neuron.
+	ErrBusy = errors.New("mailbox full")
+	// ErrPayloadTooLarge: a message above Limits.PayloadBytes was sent.
+	ErrPayloadTooLarge = errors.New("payload too large")
+)
+
+// Code is the stable reason class of a settled refusal.
+type Code string
+
+// Codes of the runtime itself; domain code adds its own.
+const (
+	NoHandler       Code = "no_handler"
+	Undecodable     Code = "undecodable"
+	TooDeep         Code = "too_deep"
+	Refused         Code = "refused"
+	AttemptsSpent   Code = "attempts_spent"
+	HorizonPassed   Code = "horizon_passed"
+	CrashedTooOften Code = "crashed_too_often"
+)
+
+// Refusal is a settled failure (N-09): the delivery is recorded as settled with its code, nothing else of the turn is
+// kept, and it is not retried.
+type Refusal struct {
+	Code Code
+	Err  error
+}
+
+func (r *Refusal) Error() string {
+	if r.Err == nil {
+		return string(r.Code)
+	}
+	return fmt.Sprintf("%s: %v", r.Code, r.Err)
+}
+
+// Unwrap returns the cause.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// Settle marks err as settled with code Refused, or keeps the code that it has.
+func Settle(err error) error { return SettleAs(Refused, err) }
+
+// SettleAs marks err as settled with code; an error that is already settled keeps its code.
+func SettleAs(code Code, err error) error {
+	var r *Refusal
+	if errors.As(err, &r) {
+		return r
+	}
+	return &Refusal{Code: code, Err: err}
+}

@@ -1,0 +1,85 @@
+package neuron
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strings"
+)
+
+// MaxIDBytes bounds the text form of an ID.
+const MaxIDBytes = 256
+
+// ErrInvalidID reports an identity that is empty, too long or malformed.
+var ErrInvalidID = errors.New("invalid neuron id")
+
+// ID names a neuron. It is comparable; the zero ID stands for "outside".
+type ID struct{ Owner, Kind, Key string }
+
+// ParseID reads the text form owner/kind/key. The error wraps ErrInvalidID.
+func ParseID(s string) (ID, error) {
+	parts := strings.Split(s, "/")
+	if len(parts) != 3 {
+		return ID{}, fmt.Errorf("%w: %q is not owner/kind/key", ErrInvalidID, s)
+	}
+	id := ID{parts[0], parts[1], parts[2]}
+	return id, id.Check()
+}
+
+// Check reports why id cannot name a neuron. The error wraps ErrInvalidID.
+func (id ID) Check() error {
+	for _, p := range [...]string{id.Owner, id.Kind, id.Key} {
+		if p == "" {
+			return fmt.Errorf("%w: %q has an empty part", ErrInvalidID, id.String())
+		}
+		if strings.ContainsAny(p, "/\x00") {
+			return fmt.Errorf("%w: part %q holds a slash or a zero byte", ErrInvalidID, p)
+		}
+	}
+	if n := len(id.Owner) + len(id.Kind) + len(id.Key) + 2; n > MaxIDBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrInvalidID, n, MaxIDBytes)
+	}
+	return nil
+}
+
+// IsZero reports whether id stands for "outside".
+func (id ID) IsZero() bool { return id == ID{} }
+
+// String returns owner/kind/key, or "" for the zero ID.
+func (id ID) String() string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.Owner + "/" + id.Kind + "/" + id.Key
+}
+
+// MarshalText writes the text form.
+func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote; the empty text is the zero ID.
+func (id *ID) UnmarshalText(b []byte) error {
+	if len(b) == 0 {
+		*id = ID{}
+		return nil
+	}
+	v, err := ParseID(string(b))
+	if err != nil {
+		return err
+	}
+	*id = v
+	return nil
+}
+
+// Places is the number of places over which neurons are spread: the unit of ownership between daemons.
+const Places = 256
+
+// Place is one of the Places.
+type Place uint8
+
+// PlaceOf returns the place of a text by FNV-1a, the same in every build.
+func PlaceOf(key string) Place {
+	h := fnv.New32a()
+	h.Write([]byte(key))
+	sum := h.Sum32()
+	return Place(sum ^ sum>>8 ^ sum>>16 ^ sum>>24)
+}

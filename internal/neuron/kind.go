@@ -1,0 +1,52 @@
+package neuron
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Kind is a class of neurons: its name, its handlers by alias, and where its neurons are placed. It is built at start by
+// the one wiring place and not changed afterwards.
+type Kind struct {
+	Name string
+	// Place gives the place of a neuron of this kind; nil means PlaceOf the id's text.
+	Place    func(ID) Place
+	handlers map[string]func(*Turn) error
+	problems []error
+}
+
+// NewKind returns a kind without handlers.
+func NewKind(name string) *Kind { return &Kind{Name: name, handlers: map[string]func(*Turn) error{}} }
+
+// Handle registers the handler of one message type (N-05). The payload is decoded before fn runs; one that cannot be is
+// settled with code Undecodable.
+func Handle[T any](k *Kind, typ Type[T], fn func(*Turn, T) error) {
+	if typ.alias == "" {
+		k.problems = append(k.problems, fmt.Errorf("kind %s: a handler's type has no alias", k.Name))
+		return
+	}
+	if _, ok := k.handlers[typ.alias]; ok {
+		k.problems = append(k.problems, fmt.Errorf("kind %s: alias %s has two handlers", k.Name, typ.alias))
+	}
+	k.handlers[typ.alias] = func(t *Turn) error {
+		var msg T
+		if err := json.Unmarshal(t.base.Delivery.Payload, &msg); err != nil {
+			return SettleAs(Undecodable, err)
+		}
+		return fn(t, msg)
+	}
+}
+
+// Handler returns the handler of alias, nil if there is none.
+func (k *Kind) Handler(alias string) func(*Turn) error { return k.handlers[alias] }
+
+// PlaceOf returns the place of a neuron of this kind.
+func (k *Kind) PlaceOf(id ID) Place {
+	if k.Place != nil {
+		return k.Place(id)
+	}
+	return PlaceOf(id.String())
+}
+
+// Check returns the mistakes made while the kind was built.
+func (k *Kind) Check() []error { return k.problems }

@@ -1,0 +1,82 @@
+package neuron
+
+import (
+	"context"
+	"fmt"
+
+	"soma/ident"
+)
+
+// Feed names one of a neuron's two journals.
+type Feed uint8
+
+// The feeds.
+const (
+	In  Feed = 0
+	Out Feed = 1
+)
+
+// Fence is the right to commit: the epoch under which a node holds its places.
+type Fence struct {
+	Node  string
+	Epoch uint64
+}
+
+// Store is the seam that every engine of storage fills and that the suite store/storetest checks. All methods but Close
+// are safe for concurrent use; Commit is called by one goroutine.
+type Store interface {
+	// Claim makes node the holder of all places that it may have, under a new epoch greater than every earlier one.
+	Claim(ctx context.Context, node string) (Fence, error)
+	// Commit applies the group in order in one durable transaction and gives TurnRow.Pos and the numbers of Numbered ops.
+	// On any error nothing of the group is applied. Errors: *RecordError (one record cannot be applied: guard, duplicate),
+	// ErrFenced, ErrOutcomeUnknown.
+	Commit(ctx context.Context, fence Fence, group []*Record) error
+	// Neuron reads what an activation needs. A neuron that has no row yet comes back with Key 0.
+	Neuron(ctx context.Context, id ID) (NeuronRow, error)
+	// LastKey returns the highest neuron key in use.
+	LastKey(ctx context.Context) (int64, error)
+	// Settled reports whether the neuron of key has settled the delivery within the dedupe window.
+	Settled(ctx context.Context, key int64, id ident.ID) (bool, error)
+	// Entries reads up to limit entries of a feed after sequence after, oldest first.
+	Entries(ctx context.Context, id ID, feed Feed, after uint64, limit int) (Page, error)
+	// Outbox reads up to limit rows in order of id after the given id.
+	Outbox(ctx context.Context, after ident.ID, limit int) ([]OutboxRow, error)
+	// Executions reads up to limit started executions in order of id after the given id.
+	Executions(ctx context.Context, after ident.ID, limit int) ([]Execution, error)
+	// DeadLetters reads up to limit of them in order of id after the given id.
+	DeadLetters(ctx context.Context, after ident.ID, limit int) ([]DeadLetter, error)
+	// Query runs a read over committed rows and calls row for each with a scan function as of database/sql.
+	Query(ctx context.Context, sql string, args []any, row func(scan func(dest ...any) error) error) error
+	// Close waits for running calls and closes the database.
+	Close() error
+}
+
+// NeuronRow is what an activation starts from: the checkpoint, moved on by the turns after it.
+type NeuronRow struct {
+	Key   int64
+	Place Place
+	Checkpoint
+	// SinceCheckpoint counts the turns after the checkpoint.
+	SinceCheckpoint int
+}
+
+// Page is a part of a journal. Where the reader was behind the compaction mark, Reset is set and Entries start at First.
+type Page struct {
+	Reset       bool
+	First, Last uint64 // first kept and last sequence of the feed; First is Last+1 for an empty feed
+	Tallies     map[string]uint64
+	Entries     []Entry
+	// Seqs are the sequences of Entries, one each.
+	Seqs []uint64
+}
+
+// RecordError says which record of a group cannot be applied, and why.
+type RecordError struct {
+	Index int
+	Err   error
+}
+
+func (e *RecordError) Error() string { return fmt.Sprintf("record %d: %v", e.Index, e.Err) }
+
+// Unwrap returns the reason.
+func (e *RecordError) Unwrap() error { return e.Err }
