@@ -193,6 +193,7 @@ create table tool_call (
 	state       text not null,         -- pending, running, ended
 	status      text not null,
 	cell        text not null,
+	result      blob,                  -- the tool message, held until its turn in call order
 	cost        integer,
 	started_at  integer not null,
 	ended_at    integer

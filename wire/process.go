@@ -1,0 +1,283 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"soma/message"
+)
+
+// Process is one row of the process table.
+type Process struct {
+	PID       uint64 `json:"pid"`
+	Session   string `json:"session"`
+	Parent    uint64 `json:"parent,omitempty"`
+	Agent     string `json:"agent,omitempty"`
+	Model     string `json:"model"`
+	Workspace string `json:"workspace"`
+	State
+	ExitCode  *int       `json:"exit_code,omitempty"` // once it has ended
+	Steps     int64      `json:"steps"`
+	Cells     int64      `json:"cells"`
+	Tokens    int64      `json:"tokens"`
+	Cost      *int64     `json:"cost_nano"` // own cost in nano-dollars; null when any part is unknown
+	Estimated bool       `json:"cost_estimated,omitempty"`
+	Inputs    int        `json:"inputs_waiting"`
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+}
+
+// State is where a process stands.
+type State struct {
+	State  string    `json:"state"`            // created, ready, running, blocked, terminated
+	Reason string    `json:"reason,omitempty"` // why it is blocked, or how it ended
+	Detail string    `json:"detail,omitempty"` // a provider's own words, a wake time
+	Since  time.Time `json:"since"`
+}
+
+// Signals of PUT /v1/processes/{pid}/signals/{client id}.
+const (
+	Interrupt = "interrupt"
+	Pause     = "pause"
+	Resume    = "resume"
+	Terminate = "terminate"
+)
+
+// Signal is the body of a signal request.
+type Signal struct {
+	Signal string `json:"signal"`
+}
+
+// Message is one entry of a transcript.
+type Message struct {
+	Seq     uint64          `json:"seq"`
+	ID      string          `json:"id"`
+	Attempt int             `json:"attempt,omitempty"`
+	At      time.Time       `json:"at"`
+	Message message.Message `json:"message"`
+}
+
+// LedgerRow is one provider attempt.
+type LedgerRow struct {
+	PID       uint64        `json:"pid"`
+	Provider  string        `json:"provider"`
+	Model     string        `json:"model"`
+	Step      int64         `json:"step"`
+	Attempt   int           `json:"attempt"`
+	Outcome   string        `json:"outcome"`
+	Usage     message.Usage `json:"usage"`
+	Cost      *int64        `json:"cost_nano"`
+	StartedAt time.Time     `json:"started_at"`
+	EndedAt   time.Time     `json:"ended_at"`
+}
+
+// List is the envelope of every list. Next, where set, goes into ?after= for the next page.
+type List[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty"`
+}
+
+// Status answers GET /v1/status.
+type Status struct {
+	PID        int            `json:"pid"`
+	Socket     string         `json:"socket"`
+	Home       string         `json:"home"`
+	Version    string         `json:"version"`
+	Wire       int            `json:"wire"`
+	Generation string         `json:"generation"`
+	StartedAt  time.Time      `json:"started_at"`
+	Store      StoreStatus    `json:"store"`
+	Kernels    []Kernel       `json:"kernels"`
+	Processes  map[string]int `json:"processes"` // per state, without ended ones
+	Models     []string       `json:"models"`
+	// ProviderEnv names the provider variables that the daemon found when it started.
+	ProviderEnv []string `json:"provider_env"`
+}
+
+// StoreStatus tells the size of the store.
+type StoreStatus struct {
+	Engine string           `json:"engine"`
+	Path   string           `json:"path"`
+	Bytes  int64            `json:"bytes"`
+	WAL    int64            `json:"wal_bytes"`
+	Rows   map[string]int64 `json:"rows,omitempty"`
+}
+
+// Kernel is one python kernel.
+type Kernel struct {
+	ID        string    `json:"id"`
+	Session   string    `json:"session"`
+	Workspace string    `json:"workspace"`
+	PID       int       `json:"pid,omitempty"`
+	State     string    `json:"state"` // booting, attached, detached, ending
+	Cells     int       `json:"cells"`
+	Python    string    `json:"python"`
+	UsedAt    time.Time `json:"used_at"`
+}
+
+// Stop is the body of POST /v1/daemon/stop.
+type Stop struct {
+	Kernels bool `json:"kernels"` // end the python kernels too
+}
+
+// Stopped answers it: the daemon goes on to stop after the answer.
+type Stopped struct {
+	PID     int `json:"pid"`
+	Kernels int `json:"kernels"` // ended with it
+}
+
+// Event is one row written by a turn, in the order of its session's commits.
+type Event struct {
+	Session string          `json:"session"`
+	Seq     uint64          `json:"seq"`
+	PID     uint64          `json:"pid,omitempty"`
+	Kind    string          `json:"kind"`
+	At      time.Time       `json:"at"`
+	Body    json.RawMessage `json:"body"`
+}
+
+// Kinds of durable events; the struct named beside is the body.
+const (
+	SessionOpened  = "session.opened"  // Session
+	SessionEnded   = "session.closed"  // Session
+	ProcessSpawned = "process.spawned" // Process
+	InputAdmitted  = "input.admitted"  // InputEvent
+	InputEnded     = "input.ended"     // InputEvent
+	StepStarted    = "step.started"    // StepStartedEvent
+	StepEnded      = "step.ended"      // StepEndedEvent
+	ToolResult     = "tool.result"     // ToolResultEvent
+	CellStarted    = "cell.started"    // CellEvent, for cells without an agent
+	CellEnded      = "cell.ended"      // CellEvent, the same
+	TurnEnded      = "turn.ended"      // TurnEndedEvent
+	ProcessState   = "process.state"   // StateEvent
+	ProcessExited  = "process.ended"   // StateEvent with the exit code
+	NoteAdded      = "note"            // NoteEvent
+	StepFailed     = "step.failed"     // StepFailedEvent
+)
+
+// Kinds of live events: no id, shown and never truth.
+const (
+	Delta      = "delta"  // DeltaEvent
+	CellOutput = "output" // OutputEvent
+	Reset      = "reset"  // ResetEvent
+)
+
+// InputEvent tells of an input.
+type InputEvent struct {
+	ClientID string `json:"client_id"`
+	Mode     string `json:"mode"`
+	State    string `json:"state"`
+	Text     string `json:"text,omitempty"`
+}
+
+// StepStartedEvent: an inference begins. Messages are those that joined the branch at this boundary.
+type StepStartedEvent struct {
+	Step     int64     `json:"step"`
+	Attempt  int       `json:"attempt"`
+	Turn     bool      `json:"turn,omitempty"` // an agent turn begins with it
+	Model    string    `json:"model"`
+	Messages []Message `json:"messages,omitempty"`
+	State    *State    `json:"state,omitempty"`
+}
+
+// StepEndedEvent: the answer is committed.
+type StepEndedEvent struct {
+	Step    int64         `json:"step"`
+	Attempt int           `json:"attempt"`
+	Message Message       `json:"message"`
+	Usage   message.Usage `json:"usage"`
+	Cost    *int64        `json:"cost_nano"`
+	// Cells are the ids of the cells that the message's calls became, in call order, "" for a call that was refused.
+	Cells []string `json:"cells,omitempty"`
+	State *State   `json:"state,omitempty"`
+}
+
+// StepFailedEvent: an attempt failed or was superseded; what it showed is not part of the transcript.
+type StepFailedEvent struct {
+	Step    int64  `json:"step"`
+	Attempt int    `json:"attempt"`
+	Class   string `json:"class"`
+	Error   string `json:"error"`
+	Again   bool   `json:"again"` // another attempt follows
+	State   *State `json:"state,omitempty"`
+}
+
+// ToolResultEvent: a tool call has ended.
+type ToolResultEvent struct {
+	Step       int64   `json:"step"`
+	Position   int     `json:"position"`
+	CallID     string  `json:"call_id"`
+	Tool       string  `json:"tool"`
+	Cell       string  `json:"cell,omitempty"`
+	Status     string  `json:"status"`
+	DurationMS int64   `json:"duration_ms"`
+	Value      *string `json:"value,omitempty"`
+	// Output is what the call wrote, head and tail; all of it is read by GET /v1/cells/{id}/output.
+	Output     string `json:"output,omitempty"`
+	Tail       string `json:"tail,omitempty"`
+	OutputSize int64  `json:"output_size"`
+	Error      string `json:"error,omitempty"`
+	Note       string `json:"note,omitempty"`
+	State      *State `json:"state,omitempty"`
+}
+
+// CellEvent tells of a cell without an agent.
+type CellEvent struct {
+	Cell Cell `json:"cell"`
+	// Output and Tail are as in ToolResultEvent.
+	Output string `json:"output,omitempty"`
+	Tail   string `json:"tail,omitempty"`
+}
+
+// TurnEndedEvent closes an agent turn.
+type TurnEndedEvent struct {
+	Why    string `json:"why"` // done, interrupted, failed, limit, terminated
+	Steps  int64  `json:"steps"`
+	Cells  int64  `json:"cells"`
+	Tokens int64  `json:"tokens"`
+	Cost   *int64 `json:"cost_nano"`
+	State  *State `json:"state,omitempty"`
+}
+
+// StateEvent tells of a change of state that comes with nothing else.
+type StateEvent struct {
+	State    State `json:"state"`
+	ExitCode *int  `json:"exit_code,omitempty"`
+}
+
+// NoteEvent is a line for the person.
+type NoteEvent struct {
+	Message Message `json:"message"`
+	State   *State  `json:"state,omitempty"`
+}
+
+// DeltaEvent is live text of an attempt.
+type DeltaEvent struct {
+	PID       uint64 `json:"pid"`
+	Step      int64  `json:"step"`
+	Attempt   int    `json:"attempt"`
+	Offset    int64  `json:"offset"` // bytes of the attempt's text before it
+	Text      string `json:"text"`
+	Reasoning bool   `json:"reasoning,omitempty"`
+}
+
+// OutputEvent is live output of a cell.
+type OutputEvent struct {
+	Cell   string `json:"cell"`
+	Offset int64  `json:"offset"`
+	Text   string `json:"text"`
+}
+
+// ResetEvent says that the cursor cannot be followed: go on from Last; Session is a snapshot.
+type ResetEvent struct {
+	Generation string  `json:"generation"`
+	First      uint64  `json:"first"`
+	Last       uint64  `json:"last"`
+	Session    Session `json:"session"`
+}
+
+// Hint is the daemon-wide stream's only event: a session is at a sequence.
+type Hint struct {
+	Session string `json:"session"`
+	Seq     uint64 `json:"seq"`
+}
