@@ -1,0 +1,84 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Holder says who holds a home: what a second daemon needs to name the first.
+type Holder struct {
+	PID    int    `json:"pid"`
+	Socket string `json:"socket"`
+}
+
+// LockedError says that another OS process holds the home. Holder is zero if that process died or has not written yet.
+type LockedError struct {
+	Home string
+	Holder
+}
+
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("cannot lock home %s: another daemon is starting on it", e.Home)
+	}
+	return fmt.Sprintf("cannot lock home %s: the daemon with pid %d holds it (socket %s)", e.Home, e.PID, e.Socket)
+}
+
+// Lock is the exclusive hold on a home; the kernel frees it when the OS process ends, however it ends.
+type Lock struct{ file *os.File }
+
+// Lock takes the home for this OS process, before the store is opened, and writes pid and socket into the lock file. The
+// home must exist. Errors: [*LockedError] at once if another process holds it, else [*HomeError]. Child processes do not
+// inherit the hold.
+func (h Home) Lock() (*Lock, error) {
+	f, err := os.OpenFile(h.lockFile(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, &HomeError{h.dir, err}
+	}
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		holder := readHolder(f)
+		_ = f.Close()
+		return nil, &LockedError{h.dir, holder}
+	case err != nil:
+		_ = f.Close()
+		return nil, &HomeError{h.dir, fmt.Errorf("flock: %w", err)}
+	}
+	text, err := json.Marshal(Holder{os.Getpid(), h.Socket()})
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = f.WriteAt(text, 0)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, &HomeError{h.dir, err}
+	}
+	return &Lock{f}, nil
+}
+
+// Release frees the home. The file stays: removing it would let two processes lock two files of one name.
+func (l *Lock) Release() error {
+	err := l.file.Truncate(0)
+	return errors.Join(err, l.file.Close())
+}
+
+// readHolder waits a moment for a holder that has locked the file and not yet written it.
+func readHolder(f *os.File) Holder {
+	for range 20 {
+		var holder Holder
+		text, err := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
+		if err == nil && json.Unmarshal(text, &holder) == nil && holder.PID > 0 {
+			return holder
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return Holder{}
+}

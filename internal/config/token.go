@@ -1,0 +1,111 @@
+package config
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// Secret is a value that must not be seen: every common way to print it gives a placeholder. Reveal is the one door.
+type Secret string
+
+const placeholder = "[secret]"
+
+// Reveal returns the value itself, for the one place that needs it.
+func (s Secret) Reveal() string { return string(s) }
+
+func (s Secret) String() string               { return placeholder }
+func (s Secret) GoString() string             { return placeholder }
+func (s Secret) Format(f fmt.State, _ rune)   { _, _ = io.WriteString(f, placeholder) }
+func (s Secret) MarshalText() ([]byte, error) { return []byte(placeholder), nil }
+
+// tokenBytes is the length of a token before its text form of twice as many hexadecimal digits.
+const tokenBytes = 32
+
+// EnsureToken makes the token file if there is none. The caller holds the home's lock.
+func (h Home) EnsureToken() error {
+	if _, err := os.Lstat(h.TokenFile()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return h.RotateToken()
+}
+
+// RotateToken replaces the token by a new one (32 random bytes, mode 0600), atomically; the old one is refused at once.
+func (h Home) RotateToken() error {
+	secret := make([]byte, tokenBytes)
+	_, _ = rand.Read(secret) // never fails, by its documentation
+	if err := writeSecret(h.dir, h.TokenFile(), hex.EncodeToString(secret)+"\n"); err != nil {
+		return &HomeError{h.dir, fmt.Errorf("cannot write the token: %w", err)}
+	}
+	return nil
+}
+
+func writeSecret(dir, path, text string) error {
+	f, err := os.CreateTemp(dir, ".token-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // in vain after the rename
+	_, err = f.WriteString(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}
+
+// ReadToken returns the token. Errors: fs.ErrNotExist if no daemon has made one yet; a file that others may read, or that
+// holds no token, is refused.
+func (h Home) ReadToken() (Secret, error) {
+	token, err := readToken(h.TokenFile())
+	if err != nil {
+		return "", fmt.Errorf("cannot read the token: %w", err)
+	}
+	return token, nil
+}
+
+func readToken(path string) (Secret, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	if mode := info.Mode(); !mode.IsRegular() || mode.Perm()&0o077 != 0 {
+		return "", fmt.Errorf("%s is open to others (mode %04o): run chmod 600 %s", path, mode.Perm(), path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 4*tokenBytes))
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(text))
+	if raw, err := hex.DecodeString(token); err != nil || len(raw) != tokenBytes {
+		return "", fmt.Errorf("%s holds no token: remove it and start the daemon again", path)
+	}
+	return Secret(token), nil
+}
+
+// CheckToken reports whether presented is the token of this home at this moment: the file is read at every call, so that a
+// rotation works at once. The comparison takes the same time wherever the texts differ. An error means that there is no
+// valid token file, and nothing is accepted.
+func (h Home) CheckToken(presented string) (bool, error) {
+	token, err := h.ReadToken()
+	if err != nil {
+		return false, err
+	}
+	return subtle.ConstantTimeCompare([]byte(presented), []byte(token)) == 1, nil
+}
