@@ -113,6 +113,8 @@ type CellEnded struct {
 	// Output is cut to PreviewBytes; Content holds all that was kept (head, then tail), zero when nothing was written.
 	Output  Output   `json:"output"`
 	Content ident.ID `json:"content,omitzero"`
+	// Kept is how many bytes of Content are the head; what follows them is the tail.
+	Kept int64 `json:"kept,omitempty"`
 	// Note is for the reader of the result, such as why the outcome is unknown.
 	Note string `json:"note,omitempty"`
 }
