@@ -1,0 +1,243 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Recover says what happens to a process that was running when the daemon died.
+type Recover string
+
+// The two policies of recovery.
+const (
+	Resume Recover = "resume"
+	Hold   Recover = "hold"
+)
+
+// Config is the merged settings of one instance. It is a value that nobody changes after [Load].
+type Config struct {
+	Models        []Model
+	DefaultModel  string // a name for [Config.Resolve]; empty if none was chosen
+	Python        string // path or name of the interpreter; empty: found at run time
+	KernelEnv     []string
+	Recover       Recover
+	MaxConcurrent int // processes that run at once
+	LogLevel      slog.Level
+	MaxPykernels  int           // live python kernels
+	PykernelGrace time.Duration // how long a python kernel without a daemon lives
+
+	file    string
+	sources map[string]Source
+}
+
+// Source says where a value came from.
+type Source string
+
+// The sources, weakest first.
+const (
+	FromDefault Source = "default"
+	FromFile    Source = "file"
+	FromEnv     Source = "env"
+	FromFlag    Source = "flag"
+)
+
+// Setting is one key of the settings, for commands that offer or print it.
+type Setting struct {
+	// Key is the name in config.yaml; the flag has hyphens for its underscores.
+	Key string
+	// Usage is one line on what the setting does.
+	Usage string
+
+	parse func(*Config, string) error // from one text: a flag, a variable, a YAML scalar
+	show  func(*Config) string
+}
+
+// Settings lists all keys but `models`, which config.yaml alone can hold. The caller owns the slice.
+func Settings() []Setting {
+	return []Setting{
+		text("default_model", "model for agents that name none", func(c *Config) *string { return &c.DefaultModel }),
+		text("python", "python interpreter for cells", func(c *Config) *string { return &c.Python }),
+		{
+			Key: "kernel_env", Usage: "variables that python kernels get besides the usual ones, comma-separated",
+			parse: func(c *Config, s string) error { return setKernelEnv(c, strings.Split(s, ",")) },
+			show:  func(c *Config) string { return strings.Join(c.KernelEnv, ",") },
+		},
+		{
+			Key: "recover", Usage: "what a process does after a crash of the daemon: resume or hold",
+			parse: func(c *Config, s string) error {
+				if c.Recover = Recover(s); c.Recover != Resume && c.Recover != Hold {
+					return errors.New("resume or hold is expected")
+				}
+				return nil
+			},
+			show: func(c *Config) string { return string(c.Recover) },
+		},
+		number("max_concurrent", "processes that run at once", 1, 10_000, func(c *Config) *int { return &c.MaxConcurrent }),
+		{
+			Key: "log_level", Usage: "debug, info, warn or error",
+			parse: func(c *Config, s string) error {
+				levels := map[string]slog.Level{
+					"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+				}
+				level, ok := levels[s]
+				if !ok {
+					return errors.New("debug, info, warn or error is expected")
+				}
+				c.LogLevel = level
+				return nil
+			},
+			show: func(c *Config) string { return strings.ToLower(c.LogLevel.String()) },
+		},
+		number("max_pykernels", "live python kernels", 1, 1000, func(c *Config) *int { return &c.MaxPykernels }),
+		{
+			Key: "pykernel_grace", Usage: "how long a python kernel without a daemon lives, such as 3600s",
+			parse: func(c *Config, s string) error {
+				d, err := time.ParseDuration(s)
+				if err != nil || d < time.Second || d > 30*24*time.Hour {
+					return errors.New("a time span from 1s to 720h is expected")
+				}
+				c.PykernelGrace = d
+				return nil
+			},
+			show: func(c *Config) string { return strconv.Itoa(int(c.PykernelGrace/time.Second)) + "s" },
+		},
+	}
+}
+
+func text(key, usage string, field func(*Config) *string) Setting {
+	return Setting{
+		Key: key, Usage: usage,
+		parse: func(c *Config, s string) error { *field(c) = s; return nil },
+		show:  func(c *Config) string { return *field(c) },
+	}
+}
+
+func number(key, usage string, low, high int, field func(*Config) *int) Setting {
+	return Setting{
+		Key: key, Usage: usage,
+		parse: func(c *Config, s string) error {
+			n, err := strconv.Atoi(s)
+			if err != nil || n < low || n > high {
+				return fmt.Errorf("a number from %d to %d is expected", low, high)
+			}
+			*field(c) = n
+			return nil
+		},
+		show: func(c *Config) string { return strconv.Itoa(*field(c)) },
+	}
+}
+
+// Variable is the environment variable of the setting.
+func (s Setting) Variable() string { return "SOMA_" + strings.ToUpper(s.Key) }
+
+// Flag is the setting's flag, without the leading hyphens.
+func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, "_", "-") }
+
+// Load merges the settings: defaults, then file (which may be missing), then SOMA_* variables, then flags by key. A set but
+// empty variable counts as not set. Errors: [*FileError] with file, line and key for anything wrong in the file,
+// [*ValueError] for a variable or flag.
+func Load(file string, env Env, flags map[string]string) (*Config, error) {
+	c := &Config{
+		Recover: Resume, MaxConcurrent: 4, LogLevel: slog.LevelInfo, MaxPykernels: 32, PykernelGrace: time.Hour,
+		file: file, sources: map[string]Source{},
+	}
+	switch body, err := readFile(file); {
+	case os.IsNotExist(err):
+	case err != nil:
+		return nil, fmt.Errorf("cannot read the config: %w", err)
+	default:
+		if err := c.readYAML(body); err != nil {
+			return nil, err
+		}
+	}
+	known := map[string]bool{}
+	for _, s := range Settings() {
+		known[s.Key] = true
+		if v := env.get(s.Variable()); v != "" {
+			if err := s.parse(c, v); err != nil {
+				return nil, &ValueError{s.Variable(), err}
+			}
+			c.sources[s.Key] = FromEnv
+		}
+		if v, ok := flags[s.Key]; ok {
+			if err := s.parse(c, v); err != nil {
+				return nil, &ValueError{"--" + s.Flag(), err}
+			}
+			c.sources[s.Key] = FromFlag
+		}
+	}
+	for key := range flags {
+		if !known[key] {
+			return nil, &ValueError{"--" + key, errors.New("there is no such setting")}
+		}
+	}
+	if err := c.checkKernelEnv(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// ValueError says which variable or flag holds a wrong value, and why.
+type ValueError struct {
+	Where string
+	Err   error
+}
+
+func (e *ValueError) Error() string { return fmt.Sprintf("cannot use %s: %v", e.Where, e.Err) }
+func (e *ValueError) Unwrap() error { return e.Err }
+
+// Row is one line of what `soma config` prints.
+type Row struct {
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Source Source `json:"source"`
+}
+
+// Rows gives every setting with its value and source, sorted by key, models by their place in the file. Of a model's key it
+// says where it comes from and never what it is.
+func (c *Config) Rows() []Row {
+	var rows []Row
+	for _, s := range Settings() {
+		rows = append(rows, Row{s.Key, s.show(c), cmp.Or(c.sources[s.Key], FromDefault)})
+	}
+	for i, m := range c.Models {
+		rows = append(rows, Row{fmt.Sprintf("models[%d]", i), m.describe(), FromFile})
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		return strings.Compare(strings.TrimRight(a.Key, "0123456789]"), strings.TrimRight(b.Key, "0123456789]"))
+	})
+	return rows
+}
+
+func setKernelEnv(c *Config, names []string) error {
+	c.KernelEnv = nil
+	for _, name := range names {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		if strings.ContainsAny(name, "= \t\n\x00") {
+			return errors.New("names of variables are expected")
+		}
+		c.KernelEnv = append(c.KernelEnv, name)
+	}
+	return nil
+}
+
+// checkKernelEnv keeps every provider key out of python kernels, wherever the list came from.
+func (c *Config) checkKernelEnv() error {
+	for _, name := range c.KernelEnv {
+		secret := slices.Contains(providerVariables, name) ||
+			slices.ContainsFunc(c.Models, func(m Model) bool { return m.KeyEnv == name })
+		if secret {
+			return &ValueError{"kernel_env", fmt.Errorf("%s belongs to a provider and never reaches a python kernel", name)}
+		}
+	}
+	return nil
+}
