@@ -59,6 +59,7 @@ type Message struct {
 
 // LedgerRow is one provider attempt.
 type LedgerRow struct {
+	ID        string        `json:"id"` // sorts in order of the attempts; goes into ?after=
 	PID       uint64        `json:"pid"`
 	Provider  string        `json:"provider"`
 	Model     string        `json:"model"`
