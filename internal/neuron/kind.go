@@ -3,6 +3,8 @@ package neuron
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // Kind is a class of neurons: its name, its handlers by alias, and where its neurons are placed. It is built at start by
@@ -39,6 +41,9 @@ func Handle[T any](k *Kind, typ Type[T], fn func(*Turn, T) error) {
 
 // Handler returns the handler of alias, nil if there is none.
 func (k *Kind) Handler(alias string) func(*Turn) error { return k.handlers[alias] }
+
+// Aliases returns the aliases that have a handler, sorted.
+func (k *Kind) Aliases() []string { return slices.Sorted(maps.Keys(k.handlers)) }
 
 // PlaceOf returns the place of a neuron of this kind.
 func (k *Kind) PlaceOf(id ID) Place {

@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"soma/ident"
+	"soma/internal/feed"
+	"soma/internal/lifecycle"
+	"soma/internal/neuron"
+)
+
+// Options are what an engine is made of. Store, Kinds and Types are needed.
+type Options struct {
+	Store neuron.Store
+	// Kinds are all classes of neurons of this program.
+	Kinds []*neuron.Kind
+	// Types are the aliases of all messages that may be sent or handled. An alias listed twice or a handler of an unlisted
+	// one fails in New; a turn that sends an unlisted one is settled with code Refused.
+	Types []string
+	// Adapters perform executions, by Execution.Kind.
+	Adapters map[string]neuron.Adapter
+	// Node is the name under which places are claimed; empty means "local".
+	Node string
+	// Limits; a zero field gets its default.
+	Limits neuron.Limits
+	// Now is the clock of everything that is stored; nil means time.Now. Waits are measured on the monotonic clock.
+	Now func() time.Time
+	Log *slog.Logger
+	// Committed is called after each commit with its records, in commit order, by one goroutine, before watchers and
+	// callers hear of it. It must not block nor keep the slice.
+	Committed func(group []*neuron.Record)
+	// Fatal is called once, from a goroutine of the engine, when the store cannot go on (fenced, outcome unknown, input or
+	// output error): the program must end, and its next start recovers.
+	Fatal func(error)
+	// Inflight is the path of a small file with the ids of the deliveries whose handlers run. It survives a kill of the
+	// program, so that the next Start charges a crash to exactly these (N-45). Empty: no crash is charged.
+	Inflight string
+	// Generation names the life of the database in feed cursors.
+	Generation string
+}
+
+// Engine runs the neurons of one daemon. Its methods are safe for concurrent use.
+type Engine struct {
+	store     neuron.Store
+	kinds     map[string]*neuron.Kind
+	types     map[string]string // alias to itself: one string for all rows
+	adapters  map[string]neuron.Adapter
+	node      string
+	limits    neuron.Limits
+	now       func() time.Time
+	log       *slog.Logger
+	committed func([]*neuron.Record)
+	fatal     func(error)
+	inflight  *inflight
+	path      string
+	journals  *feed.Hub[journal, neuron.Entry]
+
+	loops, commits, runs lifecycle.Tasks // workers and clock; the committer; executions
+	fence                neuron.Fence
+	kick                 chan struct{} // capacity 1: the clock looks again
+
+	mu       sync.Mutex
+	phase    phase
+	failed   error // why nothing can be committed any more
+	runnable sync.Cond
+	runq     queue[*activation]
+	warm     map[neuron.ID]*activation
+	resting  list // idle activations, longest idle first
+	lastKey  int64
+	waiting  int // deliveries in mailboxes
+	running  int // activations on workers
+	accepts  map[ident.ID]chan struct{}
+	drain    drain
+	execs    map[ident.ID]*running
+	passAt   time.Time // when the longest idle activation goes; zero: no timer
+	quiet    []chan struct{}
+	turns    uint64
+
+	pending committer
+}
+
+// phase is where the engine is in its life.
+type phase uint8
+
+const (
+	created phase = iota
+	started
+	stopping
+	stopped
+)
+
+// New checks the wiring and returns an engine that does not run yet. All mistakes are joined in the error.
+func New(o Options) (*Engine, error) {
+	e := &Engine{
+		store: o.Store, kinds: map[string]*neuron.Kind{}, types: map[string]string{}, adapters: o.Adapters, node: o.Node,
+		limits: withDefaults(o.Limits), now: o.Now, log: o.Log, committed: o.Committed, fatal: o.Fatal, path: o.Inflight,
+		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1),
+		warm: map[neuron.ID]*activation{}, accepts: map[ident.ID]chan struct{}{}, execs: map[ident.ID]*running{},
+	}
+	e.runnable.L = &e.mu
+	e.pending.arrived.L = &e.pending.mu
+	e.drain.init()
+	if e.node == "" {
+		e.node = "local"
+	}
+	if e.now == nil {
+		e.now = time.Now
+	}
+	if e.log == nil {
+		e.log = slog.New(slog.DiscardHandler)
+	}
+	var errs []error
+	if e.store == nil {
+		errs = append(errs, errors.New("no store"))
+	}
+	for _, alias := range append([]string{endedAlias}, o.Types...) {
+		if _, ok := e.types[alias]; ok || alias == "" {
+			errs = append(errs, fmt.Errorf("type %q is listed twice or empty", alias))
+		}
+		e.types[alias] = alias
+	}
+	for _, k := range o.Kinds {
+		if _, ok := e.kinds[k.Name]; ok || (neuron.ID{Owner: "o", Kind: k.Name, Key: "k"}).Check() != nil {
+			errs = append(errs, fmt.Errorf("kind %q is listed twice or no name", k.Name))
+		}
+		e.kinds[k.Name] = k
+		errs = append(errs, k.Check()...)
+		for _, alias := range k.Aliases() {
+			if _, ok := e.types[alias]; !ok {
+				errs = append(errs, fmt.Errorf("kind %s handles %s, which is not listed", k.Name, alias))
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("cannot wire the engine: %w", err)
+	}
+	return e, nil
+}
+
+func withDefaults(l neuron.Limits) neuron.Limits {
+	d := neuron.DefaultLimits()
+	l.PayloadBytes = or(l.PayloadBytes, d.PayloadBytes)
+	l.JournalEntries = or(l.JournalEntries, d.JournalEntries)
+	l.JournalBytes = or(l.JournalBytes, d.JournalBytes)
+	l.CheckpointTurn = or(l.CheckpointTurn, d.CheckpointTurn)
+	l.DedupeWindow = or(l.DedupeWindow, d.DedupeWindow)
+	l.AttemptTime = or(l.AttemptTime, d.AttemptTime)
+	l.Attempts = or(l.Attempts, d.Attempts)
+	l.Horizon = or(l.Horizon, d.Horizon)
+	l.Crashes = or(l.Crashes, d.Crashes)
+	l.Depth = or(l.Depth, d.Depth)
+	l.BackoffMin = or(l.BackoffMin, d.BackoffMin)
+	l.BackoffMax = or(l.BackoffMax, d.BackoffMax)
+	l.GroupRecords = or(l.GroupRecords, d.GroupRecords)
+	l.GroupBytes = or(l.GroupBytes, d.GroupBytes)
+	l.Mailbox = or(l.Mailbox, d.Mailbox)
+	l.Warm = or(l.Warm, d.Warm)
+	l.IdleAfter = or(l.IdleAfter, d.IdleAfter)
+	return l
+}
+
+func or[T int | time.Duration](v, d T) T {
+	if v > 0 {
+		return v
+	}
+	return d
+}
+
+// workers is how many handlers run at once.
+func workers() int { return max(2, runtime.GOMAXPROCS(0)) }
+
+// placeOf returns the place of a neuron; one of a kind that this program does not know is placed by its text.
+func (e *Engine) placeOf(id neuron.ID) neuron.Place {
+	if k := e.kinds[id.Kind]; k != nil {
+		return k.PlaceOf(id)
+	}
+	return neuron.PlaceOf(id.String())
+}
