@@ -11,6 +11,9 @@ var (
 	ErrFenced = errors.New("fenced: another owner holds the place")
 	// ErrOutcomeUnknown: the commit may or may not have happened; memory must be rebuilt from rows.
 	ErrOutcomeUnknown = errors.New("commit outcome unknown")
+	// ErrStoreFailed: the store met an I/O error, a full disk or a damaged file, and refuses every later commit. The daemon
+	// ends with the error's text; a restart is the way back. It also wraps ErrOutcomeUnknown where the commit itself failed.
+	ErrStoreFailed = errors.New("store failed")
 	// ErrDuplicate: the delivery id is already settled; nothing was run or written.
 	ErrDuplicate = errors.New("duplicate delivery")
 	// ErrStopped: the engine is stopping and takes nothing more.

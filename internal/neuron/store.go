@@ -29,7 +29,8 @@ type Store interface {
 	Claim(ctx context.Context, node string) (Fence, error)
 	// Commit applies the group in order in one durable transaction and gives TurnRow.Pos and the numbers of Numbered ops.
 	// On any error nothing of the group is applied. Errors: *RecordError (one record cannot be applied: guard, duplicate),
-	// ErrFenced, ErrOutcomeUnknown.
+	// ErrFenced, ErrOutcomeUnknown (may have been applied after all), ErrStoreFailed (ends the daemon). ctx is heeded before
+	// the transaction begins only.
 	Commit(ctx context.Context, fence Fence, group []*Record) error
 	// Neuron reads what an activation needs. A neuron that has no row yet comes back with Key 0.
 	Neuron(ctx context.Context, id ID) (NeuronRow, error)
