@@ -108,3 +108,158 @@ func (*EndKernel) SQL() string {
 
 // Args returns the column values.
 func (k *EndKernel) Args() []any { return []any{k.Reason, k.ID} }
+
+// RunKernel records the OS process of a python kernel at each attach. The first one is committed before any frame is
+// written: a row that is still booting has run no cell and may be booted again.
+type RunKernel struct {
+	ID     string
+	OSPID  int
+	PGID   int
+	Leader string // start time of the OS process: pid and leader name one process
+	Bundle string
+	Epoch  int64
+	At     time.Time
+}
+
+// SQL returns the statement.
+func (*RunKernel) SQL() string {
+	return `update kernel set state = 'running', os_pid = ?, pgid = ?, leader = ?, bundle = ?, epoch = ?, used_at = ?
+where id = ? and state in ('booting', 'running')`
+}
+
+// Args returns the column values.
+func (k *RunKernel) Args() []any {
+	return []any{int64(k.OSPID), int64(k.PGID), k.Leader, k.Bundle, k.Epoch, k.At.UnixMicro(), k.ID}
+}
+
+// EndedKernel records that nothing of a python kernel is left. A reason that EndKernel gave is kept.
+type EndedKernel struct {
+	ID     string
+	Reason string
+	At     time.Time
+}
+
+// SQL returns the statement.
+func (*EndedKernel) SQL() string {
+	return `update kernel set state = 'ended', reason = case when reason = '' then ? else reason end, ended_at = ?
+where id = ? and state <> 'ended'`
+}
+
+// Args returns the column values.
+func (k *EndedKernel) Args() []any { return []any{k.Reason, k.At.UnixMicro(), k.ID} }
+
+// DropFrame deletes one frame that the python kernel has acknowledged; an execute frame goes with its cell's outcome.
+type DropFrame struct {
+	Kernel string
+	Seq    uint64
+}
+
+// SQL returns the statement.
+func (*DropFrame) SQL() string { return `delete from kernel_frame where kernel = ? and seq = ?` }
+
+// Args returns the column values.
+func (f *DropFrame) Args() []any { return []any{f.Kernel, int64(f.Seq)} }
+
+// InboxItem records that what follows from a frame of the python kernel is committed. Repeats change nothing.
+type InboxItem struct {
+	Kernel string
+	Item   string // DoneItem or CallItem
+	At     time.Time
+}
+
+// DoneItem names the outcome of a cell in the inbox.
+func DoneItem(cell string) string { return "done:" + cell }
+
+// CallItem names a host call in the inbox.
+func CallItem(call string) string { return "call:" + call }
+
+// SQL returns the statement.
+func (*InboxItem) SQL() string {
+	return `insert into kernel_inbox (kernel, item, at) values (?, ?, ?) on conflict do nothing`
+}
+
+// Args returns the column values.
+func (i *InboxItem) Args() []any { return []any{i.Kernel, i.Item, i.At.UnixMicro()} }
+
+// DropInbox deletes one inbox row once the python kernel is known to send its frame no more.
+type DropInbox struct{ Kernel, Item string }
+
+// SQL returns the statement.
+func (*DropInbox) SQL() string { return `delete from kernel_inbox where kernel = ? and item = ?` }
+
+// Args returns the column values.
+func (i *DropInbox) Args() []any { return []any{i.Kernel, i.Item} }
+
+// StartCall records a host call before it runs.
+type StartCall struct {
+	Kernel string
+	ID     string
+	Method string
+	At     time.Time
+}
+
+// SQL returns the statement.
+func (*StartCall) SQL() string {
+	return `insert into kernel_call (kernel, id, method, state, body, seq, at) values (?, ?, ?, 'started', x'', 0, ?) on conflict do nothing`
+}
+
+// Args returns the column values.
+func (c *StartCall) Args() []any { return []any{c.Kernel, c.ID, c.Method, c.At.UnixMicro()} }
+
+// AnswerCall records the reply of a host call; the frame that carries it precedes it in the same commit.
+type AnswerCall struct {
+	Kernel string
+	ID     string
+	Reply  *AppendFrame
+}
+
+// SQL returns the statement.
+func (*AnswerCall) SQL() string {
+	return `update kernel_call set state = 'answered', body = ?, seq = ? where kernel = ? and id = ?`
+}
+
+// Args returns the column values.
+func (c *AnswerCall) Args() []any {
+	return []any{[]byte(c.Reply.Body), int64(c.Reply.Seq), c.Kernel, c.ID}
+}
+
+// DropCall deletes the row of a host call whose reply the python kernel has acknowledged.
+type DropCall struct{ Kernel, ID string }
+
+// SQL returns the statement.
+func (*DropCall) SQL() string { return `delete from kernel_call where kernel = ? and id = ?` }
+
+// Args returns the column values.
+func (c *DropCall) Args() []any { return []any{c.Kernel, c.ID} }
+
+// KeepOutput stores what was kept of a cell's output, head then tail. Its id is ident.Derive(cell id, "output").
+type KeepOutput struct {
+	ID    ident.ID
+	Bytes []byte
+}
+
+// SQL returns the statement.
+func (*KeepOutput) SQL() string {
+	return `insert into content (id, size, bytes) values (?, ?, ?) on conflict do nothing`
+}
+
+// Args returns the column values.
+func (o *KeepOutput) Args() []any { return []any{o.ID[:], int64(len(o.Bytes)), o.Bytes} }
+
+// Clear is one statement that deletes rows of an ended python kernel.
+type Clear struct{ kernel, sql string }
+
+// ClearKernel returns the operations that delete the frames, inbox items and host calls of a python kernel.
+func ClearKernel(kernel string) []*Clear {
+	return []*Clear{
+		{kernel, `delete from kernel_frame where kernel = ?`},
+		{kernel, `delete from kernel_inbox where kernel = ?`},
+		{kernel, `delete from kernel_call where kernel = ?`},
+	}
+}
+
+// SQL returns the statement.
+func (c *Clear) SQL() string { return c.sql }
+
+// Args returns the column values.
+func (c *Clear) Args() []any { return []any{c.kernel} }
