@@ -1,0 +1,318 @@
+package frame
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"testing"
+
+	"soma/internal/pykernel"
+)
+
+const protocolDir = "../../../protocol/pykernel"
+
+func load(t testing.TB, name string, into any) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(protocolDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+// class returns the name that the protocol has for the end of a stream.
+func class(err error) string {
+	for _, known := range []error{ErrTooLarge, ErrEmpty, ErrTruncated, ErrNotUTF8, ErrNotJSON, ErrNotObject, ErrMalformed} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	if err == io.EOF {
+		return "eof"
+	}
+	return err.Error()
+}
+
+// P-118, P-210: the vectors that both languages read.
+func TestUnitVectors(t *testing.T) {
+	var cases []struct {
+		Name    string
+		Input   []byte
+		Units   []any
+		Outcome string
+	}
+	load(t, "vectors/units.json", &cases)
+	if len(cases) < 20 {
+		t.Fatalf("%d cases", len(cases))
+	}
+	for _, c := range cases {
+		r := bytes.NewReader(c.Input)
+		var got []any
+		var err error
+		for {
+			var object []byte
+			if object, err = Read(r); err != nil {
+				break
+			}
+			var v any
+			if err := json.Unmarshal(object, &v); err != nil {
+				t.Fatalf("%s: %v", c.Name, err)
+			}
+			got = append(got, v)
+		}
+		if class(err) != c.Outcome {
+			t.Errorf("%s: outcome %q, want %q", c.Name, class(err), c.Outcome)
+		}
+		if len(got) != len(c.Units) || len(got) > 0 && !reflect.DeepEqual(got, c.Units) {
+			t.Errorf("%s: units %v, want %v", c.Name, got, c.Units)
+		}
+	}
+}
+
+// P-210: a frame over 64 MiB is refused before anything is allocated for it, and a length that is only promised costs nothing.
+func TestLargeVectors(t *testing.T) {
+	var cases []struct {
+		Name    string
+		Length  uint32
+		Outcome string
+	}
+	load(t, "vectors/large.json", &cases)
+	for _, c := range cases {
+		header := binary.BigEndian.AppendUint32(nil, c.Length)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Read(bytes.NewReader(header))
+		runtime.ReadMemStats(&after)
+		if class(err) != c.Outcome {
+			t.Errorf("%s: %q, want %q", c.Name, class(err), c.Outcome)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+			t.Errorf("%s: %d bytes allocated", c.Name, n)
+		}
+	}
+}
+
+// P-012, P-013: what a python kernel may say. The cases from the daemon are the Python reader's.
+func TestShapeVectors(t *testing.T) {
+	var cases []struct {
+		Name, From, Outcome string
+		Input               json.RawMessage
+	}
+	load(t, "vectors/shapes.json", &cases)
+	seen := 0
+	for _, c := range cases {
+		if c.From != "kernel" {
+			continue
+		}
+		seen++
+		u, err := Parse(c.Input)
+		got := ""
+		switch {
+		case err != nil:
+			got = class(err)
+		case u.Hello != nil:
+			got = "hello"
+		case u.Refused != nil:
+			got = "refused"
+		case u.Pong != nil:
+			got = "pong"
+		case u.Output != nil:
+			got = "output"
+		case u.Frame != nil:
+			got = "frame"
+		case u.Ack != nil:
+			got = "ack"
+		}
+		if got != c.Outcome {
+			t.Errorf("%s: %q, want %q", c.Name, got, c.Outcome)
+		}
+	}
+	if seen < 20 {
+		t.Errorf("%d cases from the kernel", seen)
+	}
+}
+
+// P-012: the vector defines the hello, and what the daemon writes is the vector's attach.
+func TestHelloVector(t *testing.T) {
+	var v struct {
+		Attach, Hello json.RawMessage
+		Types         map[string]string
+	}
+	load(t, "vectors/hello.json", &v)
+	u, err := Parse([]byte(`{"hello":` + string(v.Hello) + `}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Hello{Protocol: 1, Bundle: "00ff", Epoch: 1, PID: 4711, PGID: 4711, Leader: "123456", Ready: true,
+		Cells: []string{"c2"}, Finished: []string{"c0", "c1"}, Python: "3.11.2"}
+	if !reflect.DeepEqual(*u.Hello, want) {
+		t.Errorf("hello %+v", *u.Hello)
+	}
+	if len(v.Types) != len(helloFields) {
+		t.Errorf("the vector has %d fields, this build %d", len(v.Types), len(helloFields))
+	}
+	for _, name := range helloFields {
+		if _, ok := v.Types[name]; !ok {
+			t.Errorf("the vector lacks %s", name)
+		}
+		var fields map[string]json.RawMessage
+		_ = json.Unmarshal(v.Hello, &fields)
+		delete(fields, name)
+		b, _ := json.Marshal(map[string]any{"hello": fields})
+		if _, err := Parse(b); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a hello without %s: %v", name, err)
+		}
+	}
+	ours, err := Attach{Kernel: "k1", Token: "00ff", Grace: 3600, Lease: 1, Protocol: pykernel.Protocol}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, given any
+	_ = json.Unmarshal(ours, &got)
+	_ = json.Unmarshal(v.Attach, &given)
+	if !reflect.DeepEqual(got, map[string]any{"attach": given}) {
+		t.Errorf("attach %s, want %s", ours, v.Attach)
+	}
+}
+
+// P-011: the constants of this language are those of frames.json.
+func TestConstantsAreTheProtocol(t *testing.T) {
+	var f struct {
+		Protocol int
+		Max      int `json:"max_unit_bytes"`
+		Limits   map[string]int
+		Frames   []struct {
+			Name, From string
+			Sequenced  bool
+			Fields     map[string]string
+		}
+		Statuses []string
+	}
+	load(t, "frames.json", &f)
+	for _, c := range []struct {
+		name      string
+		ours, was int
+	}{
+		{"protocol", pykernel.Protocol, f.Protocol},
+		{"max_unit_bytes", pykernel.MaxFrame, f.Max},
+		{"head_bytes", pykernel.MaxHead, f.Limits["head_bytes"]},
+		{"tail_bytes", pykernel.MaxTail, f.Limits["tail_bytes"]},
+	} {
+		if c.ours != c.was {
+			t.Errorf("%s is %d, the protocol says %d", c.name, c.ours, c.was)
+		}
+	}
+	var sequenced []string
+	fields := map[string]map[string]string{}
+	for _, fr := range f.Frames {
+		fields[fr.Name] = fr.Fields
+		if fr.Sequenced {
+			sequenced = append(sequenced, fr.Name)
+		}
+	}
+	ours := []string{}
+	for _, typ := range []pykernel.FrameType{
+		pykernel.FrameExecute, pykernel.FrameReply, pykernel.FrameInterrupt, pykernel.FrameShutdown, pykernel.FrameReady,
+		pykernel.FrameStartupError, pykernel.FrameCall, pykernel.FrameDone, pykernel.FrameCells,
+	} {
+		ours = append(ours, string(typ))
+	}
+	slices.Sort(ours)
+	slices.Sort(sequenced)
+	if !slices.Equal(ours, sequenced) {
+		t.Errorf("sequenced frames %v, the protocol has %v", ours, sequenced)
+	}
+	statuses := []string{string(pykernel.CellOK), string(pykernel.CellError), string(pykernel.CellInterrupted), string(pykernel.CellTimedOut)}
+	if !slices.Equal(statuses, f.Statuses) {
+		t.Errorf("statuses %v, the protocol has %v", statuses, f.Statuses)
+	}
+	for name, value := range map[string]any{
+		"execute": pykernel.Execute{}, "interrupt": pykernel.Interrupt{}, "attach": Attach{}, "output": Output{},
+		"reply": pykernel.Reply{Value: json.RawMessage("1"), Error: &pykernel.CallError{}},
+	} {
+		b, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var have map[string]json.RawMessage
+		_ = json.Unmarshal(b, &have)
+		delete(have, "type")
+		for field := range fields[name] {
+			if _, ok := have[field]; !ok {
+				t.Errorf("%s lacks %s", name, field)
+			}
+			delete(have, field)
+		}
+		for field := range have {
+			t.Errorf("%s has %s, which the protocol lacks", name, field)
+		}
+	}
+}
+
+func TestWrittenUnitsAreRead(t *testing.T) {
+	var b []byte
+	var err error
+	for _, object := range [][]byte{Ack(7), Sequenced(3, 2, []byte(`{"type":"cells","live":4}`))} {
+		if b, err = Append(b, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := bytes.NewReader(b)
+	one, err := Read(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u, err := Parse(one); err != nil || *u.Ack != 7 || u.Seq != nil {
+		t.Errorf("ack: %+v, %v", u, err)
+	}
+	two, err := Read(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u, err := Parse(two); err != nil || *u.Seq != 3 || *u.Ack != 2 || u.Frame.Live != 4 {
+		t.Errorf("frame: %+v, %v", u, err)
+	}
+	if string(Ping(9)) != `{"ping":9}` {
+		t.Errorf("ping %s", Ping(9))
+	}
+	if _, err := Append(nil, make([]byte, pykernel.MaxFrame+1)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a unit over the bound: %v", err)
+	}
+}
+
+// P-210: whatever arrives, the reader ends with a known class and keeps to the bytes that it was given.
+func FuzzRead(f *testing.F) {
+	var cases []struct{ Input []byte }
+	load(f, "vectors/units.json", &cases)
+	for _, c := range cases {
+		f.Add(c.Input)
+	}
+	f.Add([]byte("\x00\x00\x00\x1d{\"seq\":1,\"ack\":0,\"frame\":{}}"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r := bytes.NewReader(in)
+		for {
+			object, err := Read(r)
+			if err != nil {
+				switch class(err) {
+				case "too_large", "empty", "truncated", "not_utf8", "not_json", "not_object", "eof":
+					return
+				}
+				t.Fatalf("error %v", err)
+			}
+			if u, err := Parse(object); err != nil && !errors.Is(err, ErrMalformed) {
+				t.Fatalf("shape: %v", err)
+			} else if err == nil && u.Seq != nil && (u.Frame == nil || u.Ack == nil) {
+				t.Fatalf("half a frame: %s", object)
+			}
+		}
+	})
+}

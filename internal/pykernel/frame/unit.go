@@ -1,0 +1,220 @@
+package frame
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"soma/internal/pykernel"
+)
+
+// Attach is the first unit of a connection, from the daemon.
+type Attach struct {
+	Kernel   string  `json:"kernel"`
+	Token    string  `json:"token"`
+	Ack      uint64  `json:"ack"`
+	Grace    float64 `json:"grace"` // seconds
+	Lease    uint64  `json:"lease"`
+	Protocol int     `json:"protocol"`
+}
+
+// Encode returns the unit's JSON object.
+func (a Attach) Encode() ([]byte, error) { return json.Marshal(map[string]Attach{"attach": a}) }
+
+// Hello is the python kernel's answer to an attach that it accepts.
+type Hello struct {
+	Protocol int      `json:"protocol"`
+	Bundle   string   `json:"bundle"`
+	Epoch    int64    `json:"epoch"`
+	Ack      uint64   `json:"ack"` // highest daemon frame applied
+	PID      int      `json:"pid"`
+	PGID     int      `json:"pgid"`
+	Leader   string   `json:"leader"`
+	Ready    bool     `json:"ready"`
+	Dropped  int64    `json:"dropped"`
+	Cells    []string `json:"cells"`
+	Finished []string `json:"finished"`
+	Python   string   `json:"python"`
+}
+
+// helloFields are what a hello must hold, whether or not the daemon has a use for it yet.
+var helloFields = [...]string{
+	"protocol", "bundle", "epoch", "ack", "pid", "pgid", "leader", "ready", "jobs", "external", "awaited_external",
+	"external_jobs", "dropped", "cells", "finished", "python",
+}
+
+// Output is a piece of a cell's live output.
+type Output struct {
+	Cell   *string `json:"cell"`
+	Offset *int64  `json:"offset"` // byte offset of Text in the cell's output
+	Text   *string `json:"text"`
+}
+
+// Unit is one unit from a python kernel. Exactly one of Hello, Refused, Pong, Output, Seq and a lone Ack is set.
+type Unit struct {
+	Hello   *Hello  `json:"-"`
+	Refused *string `json:"refused"`
+	Pong    *int64  `json:"pong"`
+	Output  *Output `json:"output"`
+	Seq     *uint64 `json:"seq"`
+	Ack     *uint64 `json:"ack"`
+	// Frame is set with Seq; an unknown type leaves all but its Type empty.
+	Frame *Frame `json:"-"`
+}
+
+// Frame is one sequenced frame from a python kernel; the field of its type is set.
+type Frame struct {
+	Type    pykernel.FrameType
+	Done    *pykernel.Done
+	Call    *Call
+	Failure string // of startup_error
+	Live    int64  // of cells
+}
+
+// Call is a host call. A method that is no string is empty, absent arguments are nil: such a call is answered, not cut.
+type Call struct {
+	ID, Cell, Method string
+	Args             json.RawMessage
+}
+
+// Parse reads the shape of a unit that Read returned. Every error is ErrMalformed, wrapped.
+func Parse(object []byte) (Unit, error) {
+	var in struct {
+		Unit
+		Hello json.RawMessage `json:"hello"`
+		Frame json.RawMessage `json:"frame"`
+	}
+	if err := json.Unmarshal(object, &in); err != nil {
+		return Unit{}, malformed("%v", err)
+	}
+	u := in.Unit
+	switch {
+	case in.Hello != nil:
+		h, err := parseHello(in.Hello)
+		u.Hello = h
+		return u, err
+	case u.Refused != nil, u.Pong != nil:
+		return u, nil
+	case u.Output != nil:
+		o := u.Output
+		if o.Cell == nil || o.Offset == nil || o.Text == nil || *o.Offset < 0 {
+			return u, malformed("output lacks a field")
+		}
+		return u, nil
+	case u.Seq != nil:
+		if *u.Seq == 0 || u.Ack == nil || in.Frame == nil {
+			return u, malformed("a frame needs seq from 1, ack and frame")
+		}
+		f, err := parseFrame(in.Frame)
+		u.Frame = f
+		return u, err
+	case u.Ack != nil && in.Frame == nil:
+		return u, nil
+	}
+	return u, malformed("no known unit")
+}
+
+func parseHello(b json.RawMessage) (*Hello, error) {
+	var have map[string]json.RawMessage
+	if err := json.Unmarshal(b, &have); err != nil {
+		return nil, malformed("%v", err)
+	}
+	for _, name := range helloFields {
+		if v, ok := have[name]; !ok || string(v) == "null" {
+			return nil, malformed("hello lacks %s", name)
+		}
+	}
+	h := new(Hello)
+	if err := json.Unmarshal(b, h); err != nil {
+		return nil, malformed("%v", err)
+	}
+	return h, nil
+}
+
+func parseFrame(b json.RawMessage) (*Frame, error) {
+	var in struct {
+		Type       *pykernel.FrameType  `json:"type"`
+		ID         *string              `json:"id"`
+		Cell       *string              `json:"cell"`
+		Method     json.RawMessage      `json:"method"`
+		Args       json.RawMessage      `json:"args"`
+		Status     *pykernel.CellStatus `json:"status"`
+		StartedAt  *int64               `json:"started_at"`
+		DurationMS *int64               `json:"duration_ms"`
+		Value      *string              `json:"value"`
+		Error      json.RawMessage      `json:"error"`
+		Output     *pykernel.Output     `json:"output"`
+		Live       *int64               `json:"live"`
+	}
+	if err := json.Unmarshal(b, &in); err != nil {
+		return nil, malformed("%v", err)
+	}
+	if in.Type == nil {
+		return nil, malformed("a frame lacks its type")
+	}
+	f := &Frame{Type: *in.Type}
+	switch f.Type {
+	case pykernel.FrameDone:
+		if in.Cell == nil || in.Status == nil || in.StartedAt == nil || in.DurationMS == nil || in.Output == nil {
+			return nil, malformed("done lacks a field")
+		}
+		switch *in.Status {
+		case pykernel.CellOK, pykernel.CellError, pykernel.CellInterrupted, pykernel.CellTimedOut:
+		default:
+			return nil, malformed("done with status %q", *in.Status)
+		}
+		f.Done = &pykernel.Done{
+			Type: f.Type, Cell: *in.Cell, Status: *in.Status, DurationMS: *in.DurationMS, Value: in.Value, Output: *in.Output,
+		}
+		if in.Error != nil {
+			if err := json.Unmarshal(in.Error, &f.Done.Error); err != nil {
+				return nil, malformed("%v", err)
+			}
+		}
+	case pykernel.FrameCall:
+		if in.ID == nil || in.Cell == nil {
+			return nil, malformed("call lacks a field")
+		}
+		f.Call = &Call{ID: *in.ID, Cell: *in.Cell, Args: in.Args}
+		_ = json.Unmarshal(in.Method, &f.Call.Method) // one that is no string stays empty
+	case pykernel.FrameStartupError:
+		if err := json.Unmarshal(in.Error, &f.Failure); err != nil {
+			return nil, malformed("startup_error lacks its error")
+		}
+	case pykernel.FrameCells:
+		if in.Live == nil {
+			return nil, malformed("cells lacks a field")
+		}
+		f.Live = *in.Live
+	}
+	return f, nil
+}
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
+}
+
+// Sequenced returns the JSON object of a sequenced frame: body is the frame's own object.
+func Sequenced(seq, ack uint64, body []byte) []byte {
+	b := make([]byte, 0, len(body)+64)
+	b = append(b, `{"seq":`...)
+	b = strconv.AppendUint(b, seq, 10)
+	b = append(b, `,"ack":`...)
+	b = strconv.AppendUint(b, ack, 10)
+	b = append(b, `,"frame":`...)
+	b = append(b, body...)
+	return append(b, '}')
+}
+
+// Ack returns the JSON object of a bare acknowledgement.
+func Ack(n uint64) []byte { return number("ack", n) }
+
+// Ping returns the JSON object of a ping.
+func Ping(n uint64) []byte { return number("ping", n) }
+
+func number(key string, n uint64) []byte {
+	b := append([]byte(`{"`), key...)
+	b = append(b, `":`...)
+	b = strconv.AppendUint(b, n, 10)
+	return append(b, '}')
+}
