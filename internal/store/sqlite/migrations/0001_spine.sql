@@ -30,7 +30,8 @@ create table neuron (
 	tallies     text not null,
 	state_alias text not null,
 	state       blob,
-	kept        integer not null       -- first incoming sequence that turn rows still hold
+	kept        integer not null,      -- first incoming sequence that turn rows hold without a gap
+	marks       text not null          -- sizes of the feeds at earlier checkpoints, JSON: what trimming goes by
 ) strict;
 
 -- owner: neuron

@@ -1,0 +1,130 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"soma/ident"
+	"soma/internal/crash"
+	"soma/internal/neuron"
+)
+
+const (
+	selectRow   = `select key, place, in_seq, out_seq, tallies, state_alias, state from neuron where id = ?`
+	selectTurns = `select seq, incoming, outgoing, state_alias, state from turn where neuron = ? and seq > ? order by seq`
+	selectKey   = `select coalesce(max(key), 0) from neuron`
+	// selectTurnOf is a look into the unique index and one row.
+	selectTurnOf = `select count(*) from turn where delivery_id = ? and neuron = ?`
+	selectSeen   = `select ids from seen where neuron = ? order by segment desc`
+)
+
+// Neuron reads the checkpoint of a neuron and moves it on by the turns after it, all as of one moment.
+func (s *Store) Neuron(ctx context.Context, id neuron.ID) (neuron.NeuronRow, error) {
+	var n neuron.NeuronRow
+	err := s.snapshot(ctx, func(tx *sql.Tx) (err error) {
+		n, err = s.activation(ctx, tx, id)
+		return err
+	})
+	if err != nil {
+		return neuron.NeuronRow{}, fmt.Errorf("cannot read neuron %s: %w", id, err)
+	}
+	return n, nil
+}
+
+func (s *Store) activation(ctx context.Context, tx *sql.Tx, id neuron.ID) (n neuron.NeuronRow, err error) {
+	err = s.queries.each(ctx, tx, selectRow, []any{id.String()}, func(scan func(...any) error) error {
+		var tallies []byte
+		if err := scan(&n.Key, &n.Place, &n.InSeq, &n.OutSeq, &tallies, &n.StateAlias, &n.State); err != nil {
+			return err
+		}
+		return json.Unmarshal(tallies, &n.Tallies)
+	})
+	if err != nil || n.Key == 0 {
+		return n, err
+	}
+	err = s.queries.each(ctx, tx, selectTurns, []any{n.Key, int64(n.InSeq)}, func(scan func(...any) error) error {
+		var incoming, outgoing, state []byte
+		var alias sql.NullString
+		if err := scan(&n.InSeq, &incoming, &outgoing, &alias, &state); err != nil {
+			return err
+		}
+		if alias.Valid {
+			n.StateAlias, n.State = alias.String, state
+		}
+		n.SinceCheckpoint++
+		return tally(&n.Checkpoint, incoming, outgoing)
+	})
+	return n, err
+}
+
+// aliased is as much of an entry as a tally needs.
+type aliased struct {
+	Alias string `json:"alias"`
+}
+
+// tally counts the entries of one turn.
+func tally(c *neuron.Checkpoint, incoming, outgoing []byte) error {
+	var in aliased
+	if err := json.Unmarshal(incoming, &in); err != nil {
+		return err
+	}
+	if c.Tallies.In == nil {
+		c.Tallies.In = map[string]uint64{}
+	}
+	c.Tallies.In[in.Alias]++
+	if outgoing == nil {
+		return nil
+	}
+	var out []aliased
+	if err := json.Unmarshal(outgoing, &out); err != nil {
+		return err
+	}
+	if c.Tallies.Out == nil {
+		c.Tallies.Out = map[string]uint64{}
+	}
+	for _, o := range out {
+		c.Tallies.Out[o.Alias]++
+	}
+	c.OutSeq += uint64(len(out))
+	return nil
+}
+
+// LastKey returns the highest neuron key in use, 0 if there is none.
+func (s *Store) LastKey(ctx context.Context) (n int64, err error) {
+	err = s.queries.each(ctx, nil, selectKey, nil, func(scan func(...any) error) error { return scan(&n) })
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the last neuron key: %w", err)
+	}
+	return n, nil
+}
+
+// Settled looks for the delivery among the neuron's turns and in what trimming left of them.
+func (s *Store) Settled(ctx context.Context, key int64, id ident.ID) (bool, error) {
+	if crash.Off(crash.DedupeOff) {
+		return false, nil
+	}
+	found := false
+	err := s.snapshot(ctx, func(tx *sql.Tx) error {
+		var n int
+		err := s.queries.each(ctx, tx, selectTurnOf, []any{id[:], key}, func(scan func(...any) error) error { return scan(&n) })
+		if found = n > 0; found || err != nil {
+			return err
+		}
+		return s.queries.each(ctx, tx, selectSeen, []any{key}, func(scan func(...any) error) error {
+			var ids sql.RawBytes
+			if err := scan(&ids); err != nil {
+				return err
+			}
+			for ; len(ids) >= ident.Size; ids = ids[ident.Size:] {
+				found = found || ident.ID(ids[:ident.Size]) == id
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return false, fmt.Errorf("cannot look for delivery %s: %w", id, err)
+	}
+	return found, nil
+}

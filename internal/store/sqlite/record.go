@@ -1,0 +1,191 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"soma/ident"
+	"soma/internal/crash"
+	"soma/internal/neuron"
+)
+
+const (
+	insertNeuron = `insert into neuron (key, id, place, in_seq, out_seq, tallies, state_alias, state, kept, marks)
+		values (?, ?, ?, 0, 0, '{}', '', null, 1, '{}')`
+	insertTurn = `insert into turn (pos, neuron, seq, delivery_id, incoming, out_first, outgoing, state_alias, state)
+		values (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertContent = `insert into content (id, size, bytes) values (?, ?, ?)`
+	insertOutbox  = `insert into outbox (id, place, target, delivery, due, first_try, tried, attempts, crashes, alarm)
+		values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	retryOutbox  = `update outbox set due = ?, first_try = ?, tried = ?, attempts = ?, crashes = ? where id = ?`
+	deleteOutbox = `delete from outbox where id = ?`
+	insertDead   = `insert into dead_letter (id, delivery, code, error, attempts, ended_at) values (?, ?, ?, ?, ?, ?)
+		on conflict (id) do update set delivery = excluded.delivery, code = excluded.code, error = excluded.error,
+		attempts = excluded.attempts, ended_at = excluded.ended_at`
+	deleteDead      = `delete from dead_letter where id = ?`
+	insertExecution = `insert into execution (id, place, neuron, kind, attempt, estimate, body, started_at)
+		values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do update set place = excluded.place, neuron = excluded.neuron,
+		kind = excluded.kind, attempt = excluded.attempt, estimate = excluded.estimate, body = excluded.body,
+		started_at = excluded.started_at`
+	deleteExecution = `delete from execution where id = ?`
+)
+
+// write applies one record within the transaction. index is its place in the group.
+func (s *Store) write(ctx context.Context, index int, r *neuron.Record) error {
+	w := s.w
+	if r.New {
+		if _, err := w.exec(ctx, insertNeuron, r.Key, r.Neuron.String(), int64(r.Place)); err != nil {
+			return fmt.Errorf("cannot add neuron %s: %w", r.Neuron, err)
+		}
+	}
+	if r.Turn != nil {
+		if err := s.writeTurn(ctx, r.Key, r.Turn); err != nil {
+			return err
+		}
+	}
+	if r.Checkpoint != nil {
+		if err := s.writeCheckpoint(ctx, r.Key, r.Checkpoint); err != nil {
+			return fmt.Errorf("cannot write the checkpoint of %s: %w", r.Neuron, err)
+		}
+	}
+	for i := range r.Contents {
+		c := &r.Contents[i]
+		if _, err := w.exec(ctx, insertContent, c.ID[:], int64(len(c.Bytes)), present(c.Bytes)); err != nil {
+			return fmt.Errorf("cannot add content %s: %w", c.ID, err)
+		}
+	}
+	if err := s.writeOutbox(ctx, r); err != nil {
+		return err
+	}
+	for i := range r.Dead {
+		d := &r.Dead[i]
+		body, err := json.Marshal(&d.Delivery)
+		if err != nil {
+			return err
+		}
+		if _, err := w.exec(ctx, insertDead, d.ID[:], body, string(d.Code), d.Error, int64(d.Attempts), micros(d.EndedAt)); err != nil {
+			return fmt.Errorf("cannot add dead letter %s: %w", d.ID, err)
+		}
+	}
+	if err := s.deleteAll(ctx, deleteDead, r.Undead); err != nil {
+		return err
+	}
+	for i := range r.Started {
+		x := &r.Started[i]
+		body, err := json.Marshal(x)
+		if err != nil {
+			return err
+		}
+		id := x.ID.WithAttempt(0)
+		if _, err := w.exec(ctx, insertExecution, id[:], int64(r.Place), x.Neuron.String(), x.Kind, int64(x.Attempt), x.Estimate,
+			body, micros(x.StartedAt)); err != nil {
+			return fmt.Errorf("cannot add execution %s: %w", x.ID, err)
+		}
+	}
+	if err := s.deleteAll(ctx, deleteExecution, r.Ended); err != nil {
+		return err
+	}
+	for _, op := range r.Ops {
+		if err := s.writeOp(ctx, index, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) writeTurn(ctx context.Context, key int64, t *neuron.TurnRow) error {
+	id := t.DeliveryID
+	if crash.Off(crash.DedupeOff) {
+		id = ident.New(s.options.Now())
+	}
+	var alias, state, outgoing any
+	if t.StateAlias != "" {
+		alias, state = t.StateAlias, t.State
+	}
+	if len(t.Outgoing) > 0 {
+		outgoing = t.Outgoing
+	}
+	_, err := s.w.exec(ctx, insertTurn, t.Pos, key, int64(t.Seq), id[:], t.Incoming, int64(t.OutFirst), outgoing, alias, state)
+	switch {
+	case isUnique(err):
+		return neuron.ErrDuplicate
+	case err != nil:
+		return fmt.Errorf("cannot add turn %d: %w", t.Seq, err)
+	}
+	return nil
+}
+
+func (s *Store) writeOutbox(ctx context.Context, r *neuron.Record) error {
+	for i := range r.Outbox {
+		o := &r.Outbox[i]
+		body, err := json.Marshal(&o.Delivery)
+		if err != nil {
+			return err
+		}
+		if _, err := s.w.exec(ctx, insertOutbox, o.ID[:], int64(o.Place), o.Target.String(), body, micros(o.Due), micros(o.FirstTry),
+			o.Tried.Microseconds(), int64(o.Attempts), int64(o.Crashes), o.Alarm); err != nil {
+			return fmt.Errorf("cannot add outbox row %s: %w", o.ID, err)
+		}
+	}
+	for i := range r.Retried {
+		o := &r.Retried[i]
+		if _, err := s.w.exec(ctx, retryOutbox, micros(o.Due), micros(o.FirstTry), o.Tried.Microseconds(), int64(o.Attempts),
+			int64(o.Crashes), o.ID[:]); err != nil {
+			return fmt.Errorf("cannot change outbox row %s: %w", o.ID, err)
+		}
+	}
+	return s.deleteAll(ctx, deleteOutbox, r.Delivered)
+}
+
+func (s *Store) deleteAll(ctx context.Context, text string, ids []ident.ID) error {
+	for i := range ids {
+		if _, err := s.w.exec(ctx, text, ids[i][:]); err != nil {
+			return fmt.Errorf("cannot delete %s: %w", ids[i], err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) writeOp(ctx context.Context, record int, op neuron.Op) error {
+	if n, ok := op.(neuron.Numbered); ok {
+		name, key := n.Sequence()
+		number, err := s.counts.next(ctx, s.w, name, key, record)
+		if err != nil {
+			return err
+		}
+		n.SetNumber(number)
+	}
+	changed, err := s.w.exec(ctx, op.SQL(), op.Args()...)
+	if err != nil {
+		return fmt.Errorf("cannot write %T: %w", op, err)
+	}
+	if g, ok := op.(neuron.Guarded); ok && changed != 1 {
+		return g.Guard()
+	}
+	return nil
+}
+
+// micros is how times lie in rows; the zero time is 0.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
+}
+
+// present keeps an empty value from becoming null.
+func present(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
