@@ -33,6 +33,7 @@ const (
 var areas = map[string]int{
 	"message": leaf, "hook": leaf, "ident": leaf, "wire": leaf,
 	"internal/feed": leaf, "internal/lifecycle": leaf, "internal/config": leaf, "internal/crash": leaf,
+	"internal/pypath": leaf,
 
 	"internal/neuron": core, "internal/agent": core, "session": core, "internal/pykernel": core, "client": core, "web": core,
 
@@ -63,7 +64,7 @@ var forbidden = []struct{ from, to, why string }{
 // tooling is outside of the tiers: programs for developers, and what only tests may use. Nothing of the product imports it.
 func tooling(room string) bool {
 	first, _, _ := strings.Cut(room, "/")
-	return room == "." || first == "bench" || first == "test" || room == "internal/specrows" || strings.HasSuffix(room, "test")
+	return room == "." || first == "bench" || first == "tests" || room == "internal/specrows" || strings.HasSuffix(room, "test")
 }
 
 func areaOf(room string) (area string, tier int, ok bool) {
@@ -213,7 +214,7 @@ func within(room string, areas ...string) bool {
 func TestEveryRoomSaysWhatItIs(t *testing.T) {
 	documented := map[string]bool{}
 	for _, s := range sources(t) {
-		if s.test && s.room != "." && !strings.HasPrefix(s.room, "test/") {
+		if s.test && s.room != "." && !strings.HasPrefix(s.room, "tests/") {
 			continue
 		}
 		documented[s.room] = documented[s.room] || s.file.Doc != nil && len(s.file.Doc.Text()) > 40
@@ -268,7 +269,7 @@ func TestImportMatrix(t *testing.T) {
 		{"session/flow", "session"}:                             true,
 		{"internal/neuron", "ident"}:                            true,
 		{"client", "wire"}:                                      true,
-		{"test/system", "internal/daemon"}:                      true,
+		{"tests/system", "internal/daemon"}:                     true,
 		{"internal/neuron", "internal/agent"}:                   false,
 		{"internal/neuron", "session"}:                          false,
 		{"internal/neuron", "internal/neuron/engine"}:           false,
@@ -382,7 +383,7 @@ func TestNamesSaySomething(t *testing.T) {
 
 func TestTestsDoNotSleep(t *testing.T) {
 	for _, s := range sources(t) {
-		if !s.test || within(s.room, "test/soak") {
+		if !s.test || within(s.room, "tests/soak") {
 			continue
 		}
 		s.uses("time", func(name string, n ast.Node) {
@@ -403,7 +404,7 @@ func TestContextsComeFromAbove(t *testing.T) {
 		if s.test {
 			continue
 		}
-		if !within(s.room, "cmd", "internal/lifecycle", "test", "bench", "internal/specrows") {
+		if !within(s.room, "cmd", "internal/lifecycle", "tests", "bench", "internal/specrows") {
 			s.uses("context", func(name string, n ast.Node) {
 				if name == "Background" || name == "TODO" {
 					t.Errorf("%s: context.%s stands outside of cmd and lifecycle", s.at(n), name)

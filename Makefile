@@ -1,0 +1,38 @@
+# Thin wrappers: what they call works without make too.
+.DEFAULT_GOAL := help
+.PHONY: help build test race fuzz lint bench soak verify
+
+VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
+KILLS ?= 200
+FUZZTIME ?= 10s
+
+help: ## print the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## write bin/soma
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/soma ./cmd/soma
+
+test: ## all checks, as CI runs them
+	./test
+
+race: ## the Go tests with the race detector
+	go test -race ./...
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do \
+		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$file"); do \
+			echo "== $$file $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+		done; \
+	done
+
+lint: ## vet and staticcheck
+	go vet ./... && go tool -modfile=tools/go.mod staticcheck ./...
+
+bench: ## the figures, one JSON line each
+	@go run ./bench
+
+soak: ## random kills of daemon and python kernels: make soak KILLS=200
+	go run ./tests/soak -kills $(KILLS)
+
+verify: ## every row marked done in docs/spec names a test that carries it
+	go run ./internal/specrows verify
