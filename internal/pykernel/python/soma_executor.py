@@ -1,0 +1,212 @@
+"""The python kernel: boots, then runs the loop on the main thread until it is told or decides to end.
+
+Threads: main (the asyncio loop and all cells), reader (soma_link), watch (soma_watch, only while cells run).
+"""
+import os
+import sys
+
+import soma_process as process
+
+_NEVER_ATTACHED = 60.0   # seconds without a first attach
+_END_SECONDS = 2.0       # from the decision to end
+_STARTUP_SECONDS = 5.0   # to hand over a startup error
+_FLUSH_SECONDS = 0.2
+_LOOK_SECONDS = 1.0      # between two looks at the run directory
+_MOMENT_SECONDS = 0.02   # a cell that ends within it is not watched
+
+
+class Executor:
+    """What the link tells, and when the process ends."""
+
+    def __init__(self, place, bundle, loop, native, scale):
+        from time import monotonic
+
+        self._clock = monotonic
+        self._place = place
+        self._loop = loop
+        self._native = native
+        self._scale = scale
+        self._look_at = 0.0
+        self._live_since = None
+        self._leaving = None   # (exit status, deadline)
+        self.cells = self.watch = self.calls = self.link = None
+        self.ready = False
+        self._identity = {"bundle": bundle, "pid": os.getpid(), "pgid": os.getpgid(0), "leader": process.start_time(),
+                          "jobs": [], "external": 0, "awaited_external": 0, "external_jobs": [],
+                          "python": ".".join(map(str, sys.version_info[:3]))}
+
+    # --- the link's events, on the reader thread ---
+
+    def apply(self, frame):
+        kind = frame["type"]
+        if kind == "execute":
+            if self._leaving is None:
+                self.cells.execute(frame)
+        elif kind == "reply":
+            self._loop.call_soon_threadsafe(self.calls.answer, frame)
+        elif kind == "interrupt":
+            self.cells.interrupt(frame["cell"])
+        elif kind == "shutdown":
+            self.leave(process.ENDED)
+
+    def hello_facts(self):
+        live, finished = self.cells.names()
+        return {**self._identity, "ready": self.ready, "cells": live, "finished": finished}
+
+    def attached(self):
+        self.calls.resend()
+
+    def closing(self):
+        return self._leaving is not None and self._leaving[0] == process.ENDED
+
+    def tick(self):
+        """Look at the clocks; ms until the next look."""
+        now = self._clock()
+        if self._leaving is not None:
+            left = self._leaving[1] - now
+            if left <= 0:
+                os._exit(self._leaving[0])
+            return int(left * 1000) + 1
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            self._native.trim()
+            if self._place.gone():
+                os._exit(process.ENDED)
+        if self.cells.live and not self.watch.runs:
+            if self._live_since is None:
+                self._live_since = now
+            elif now - self._live_since >= _MOMENT_SECONDS:
+                self.watch.ensure()
+            return int(_MOMENT_SECONDS * 1000)
+        self._live_since = None
+        if self.link.attached() or self.cells.live:
+            return int(_LOOK_SECONDS * 1000)
+        grace = _NEVER_ATTACHED if self.link.grace is None else self.link.grace
+        left = grace / self._scale - (now - self.link.detached_at)
+        if left <= 0:
+            self.leave(process.ENDED)
+            return 1
+        return min(int(left * 1000) + 1, int(_LOOK_SECONDS * 1000))
+
+    # --- ending ---
+
+    def leave(self, status, seconds=_END_SECONDS):
+        """End the process: interrupt what runs, let atexit run, all within some seconds."""
+        if self._leaving is None:
+            self._leaving = (status, self._clock() + seconds)
+            self.cells.interrupt_all("shutdown")
+            self._loop.call_soon_threadsafe(self.stop_if_empty)
+            self.link.nudge()
+
+    def stop_if_empty(self):
+        if self._leaving is not None and not self.cells.live:
+            self._loop.stop()
+
+    def run(self):
+        """Run the loop until it is time to end; exceptions of a person's callbacks end only the round."""
+        while True:
+            try:
+                self._loop.run_forever()
+            except BaseException:
+                continue
+            if self._leaving is not None and not self.cells.live:
+                return
+
+    def finish(self):
+        import atexit
+
+        until = self._clock() + _FLUSH_SECONDS
+        while not self.link.settled() and self._clock() < until:
+            self.link.nudge()
+            _pause(0.002)
+        try:
+            atexit._run_exitfuncs()
+        finally:
+            os._exit(self._leaving[0])
+
+    def startup_failed(self, failure):
+        """Hand the error to the daemon (and to kernel.log) and end with status 1."""
+        import traceback
+        import soma_wire
+
+        text = "".join(traceback.format_exception(failure))
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+        self.link.send(soma_wire.encode({"type": "startup_error", "error": text[-soma_wire.MESSAGE // 4:]}))
+        until = self._clock() + _STARTUP_SECONDS
+        while not self.link.acknowledged() and self._clock() < until:
+            _pause(0.01)
+        os._exit(process.FAILED)
+
+
+def _pause(seconds):
+    import time
+
+    time.sleep(seconds)
+
+
+def _scale():
+    try:
+        scale = float(os.environ.get("SOMA_TEST_TIME_SCALE", "1"))
+    except ValueError:
+        return 1.0
+    return scale if scale > 0 else 1.0
+
+
+def _in_children_forget(link, lock):
+    """A forked child is no kernel: it must neither answer on the link nor keep the lock."""
+    import signal
+    import soma_output
+
+    def forget():
+        for fd in (lock, *link.descriptors()):
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+        soma_output.give_back()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+    os.register_at_fork(after_in_child=forget)
+
+
+def main(argv):
+    place, bundle = process.arguments(argv)
+    process.leave_the_starter()
+    log = process.open_log(place)
+    lock = process.hold_lock(place)
+    token = process.read_token()
+    listener = process.listen(place)
+    process.announce()
+
+    import asyncio
+
+    import soma_cells
+    import soma_code
+    import soma_host
+    import soma_link
+    import soma_output
+    import soma_watch
+
+    loop = asyncio.new_event_loop()
+    scale = _scale()
+    native = soma_output.Native(place.file("native"))
+    executor = Executor(place, bundle, loop, native, scale)
+    link = executor.link = soma_link.Link(listener, place.id, token, scale, executor)
+    executor.calls = soma_host.install(link)
+    cells = executor.cells = soma_cells.Cells(loop, link, executor.calls, native, place, soma_code.new_namespace())
+    cells.on_empty = executor.stop_if_empty
+    watch = executor.watch = soma_watch.Watch(cells, link)
+    _in_children_forget(link, lock)
+    link.start()
+    try:
+        process.notice_death(log)
+        process.add_site_paths()
+        soma_output.install(native, watch.late)
+    except BaseException as e:
+        executor.startup_failed(e)
+    executor.ready = True
+    link.send(b'{"type":"ready"}')
+    executor.run()
+    executor.finish()

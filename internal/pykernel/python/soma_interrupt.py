@@ -1,0 +1,75 @@
+"""SIGINT: raised as KeyboardInterrupt only where the code of the wanted cell runs on the main thread.
+
+Two senders: the reader and watch threads (for a cell they name in this process) and the daemon (which names the cell in
+run/interrupt and signals the pid, when this process is too busy to read its frame).
+"""
+import os
+import signal
+import threading
+from asyncio.events import Handle
+
+from soma_code import is_cell_file, is_kernel_file, run_cell
+from soma_output import CURRENT
+
+_PERSONS = {Handle._run.__code__, run_cell.__code__}  # called from here: a person's task, or the repr of a value
+_ID_BYTES = 128
+
+
+class Interrupts:
+    def __init__(self, place, live):
+        self._file = place.file("interrupt")
+        self._live = live  # cell id -> Cell, of those queued or running
+        self._main = threading.main_thread().ident
+        self.arm()
+
+    def arm(self):
+        """Take SIGINT (again: a cell may have set its own handler). Main thread only."""
+        if signal.getsignal(signal.SIGINT) != self._handle:
+            signal.signal(signal.SIGINT, self._handle)
+
+    def knock(self):
+        """Run the handler on the main thread. Any thread."""
+        signal.pthread_kill(self._main, signal.SIGINT)
+
+    def _handle(self, _number, frame):
+        out = CURRENT.get()
+        if out is None:
+            return
+        cell = self._live.get(out.cell)
+        if cell is None or cell.delivered:
+            return
+        if cell.reason is None:
+            if self._named_outside() != cell.id:
+                return
+            cell.reason = "interrupt"
+        if _in_kernel_code(frame):
+            cell.deferred = True  # it would break our own state: the watch thread knocks again
+            return
+        cell.delivered = True
+        raise KeyboardInterrupt
+
+    def _named_outside(self):
+        try:
+            fd = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            name = os.read(fd, _ID_BYTES + 1).decode("utf-8", "replace")
+        finally:
+            os.close(fd)
+        try:
+            os.unlink(self._file)
+        except OSError:
+            pass
+        return name
+
+
+def _in_kernel_code(frame):
+    while frame is not None:
+        code = frame.f_code
+        if is_cell_file(code.co_filename) or code in _PERSONS:
+            return False
+        if is_kernel_file(code.co_filename):
+            return True
+        frame = frame.f_back
+    return False

@@ -1,0 +1,303 @@
+"""The link to the daemon: one listening socket, one reader thread, at most one attached connection.
+
+The reader thread accepts, reads, answers pings and acknowledges; it also carries the slow clock (`tick`). Any thread may
+send: a frame goes into the outbox and, as far as the socket takes it, out at once; what does not fit is written by the
+reader when the socket takes more. So no sender ever waits for the daemon.
+"""
+import os
+import select
+import threading
+from _operator import _compare_digest  # hmac's own; hmac itself loads OpenSSL
+from time import monotonic
+
+import soma_wire as wire
+from soma_outbox import Outbox
+
+_READ = 256 << 10
+_BATCH = 256 << 10
+_WAITING = 8            # connections that have not attached yet
+_ATTACH_SECONDS = 10.0
+
+
+class _Connection:
+    def __init__(self, sock, deadline):
+        self.sock = sock
+        self.fd = sock.fileno()
+        self.decoder = wire.Decoder(wire.ATTACH_UNIT)
+        self.deadline = deadline
+        self.attached = False
+        self.cut = False        # set by any thread; the reader closes it
+        self.waiting = b""      # bytes that the socket has not taken yet
+        self.sent = 0           # the highest frame written (or waiting)
+        self.ack_due = False
+        self.pong = None
+
+
+class Link:
+    """events is the kernel behind the link: apply(frame), tick() -> ms until the next one,
+    hello_facts() -> dict, attached(), closing() -> bool. All are called on the reader thread."""
+
+    def __init__(self, listener, kernel, token, scale, events):
+        self._listener = listener
+        self._kernel = kernel
+        self._token = token
+        self._scale = scale
+        self._events = events
+        self._lock = threading.Lock()
+        self._outbox = Outbox()
+        self._current = None
+        self._epoch = 0
+        self._lease = 0
+        self._applied = 0
+        self._connections = {}
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        self._thread = threading.Thread(target=self._read_for_ever, name="soma reader", daemon=True)
+        self.grace = None       # seconds, from the newest attach
+        self.detached_at = monotonic()
+
+    def start(self):
+        self._thread.start()
+
+    # --- sending: any thread ---
+
+    def send(self, body, key=None, coalesces=False):
+        """Queue the JSON bytes of a frame for the daemon and write what the socket takes."""
+        self.send_all(((body, key, coalesces),))
+
+    def send_all(self, frames):
+        """send() for several (body, key, coalesces), in one write."""
+        with self._lock:
+            for frame in frames:
+                self._outbox.add(*frame)
+            self._pump()
+
+    def send_again(self, body, key):
+        """send() unless a frame of that key still waits for its acknowledgement."""
+        with self._lock:
+            if not self._outbox.holds(key):
+                self._outbox.add(body, key)
+                self._pump()
+
+    def show(self, cell, offset, text):
+        """Write live output, or drop it when the socket would block or nobody is attached. True when written."""
+        with self._lock:
+            c = self._current
+            if c is None or c.waiting:
+                return False
+            c.waiting = memoryview(wire.unit(wire.encode({"output": {"cell": cell, "offset": offset, "text": text}})))
+            self._pump()
+            return True
+
+    def attached(self):
+        return self._current is not None
+
+    def settled(self):
+        """Whether nothing more can be written now: all frames are out, or nobody reads."""
+        with self._lock:
+            c = self._current
+            return c is None or (not c.waiting and c.sent >= self._outbox.last)
+
+    def acknowledged(self):
+        with self._lock:
+            return self._outbox.acked >= self._outbox.last
+
+    def nudge(self):
+        """Make the reader thread look around."""
+        try:
+            os.write(self._wake, b"x")
+        except BlockingIOError:
+            pass
+
+    def descriptors(self):
+        return [self._listener.fileno(), self._woken, self._wake, *list(self._connections)]
+
+    def _pump(self):
+        """Write what waits, under the lock. Marks the connection as cut when it is broken."""
+        c = self._current
+        while c is not None and not c.cut:
+            if not c.waiting:
+                c.waiting = self._next(c)
+                if not c.waiting:
+                    return
+            try:
+                n = c.sock.send(c.waiting)
+            except BlockingIOError:
+                self.nudge()
+                return
+            except OSError:
+                c.cut = True
+                self.nudge()
+                return
+            c.waiting = c.waiting[n:] if n < len(c.waiting) else b""
+
+    def _next(self, c):
+        parts, size = [], 0
+        if c.pong is not None:
+            parts.append(wire.unit(b'{"pong":%d}' % c.pong))
+            c.pong = None
+        for number, body in self._outbox.after(c.sent):
+            parts.append(wire.unit(b'{"seq":%d,"ack":%d,"frame":%b}' % (number, self._applied, body)))
+            c.sent = number
+            c.ack_due = False
+            size += len(body)
+            if size >= _BATCH:
+                break
+        if c.ack_due:
+            parts.append(wire.unit(b'{"ack":%d}' % self._applied))
+            c.ack_due = False
+        return memoryview(b"".join(parts))
+
+    # --- reading: the reader thread ---
+
+    def _read_for_ever(self):
+        poll = select.poll()
+        poll.register(self._listener, select.POLLIN)
+        poll.register(self._woken, select.POLLIN)
+        listening = self._listener.fileno()
+        timeout = self._events.tick()
+        while True:
+            for c in self._connections.values():
+                poll.register(c.fd, select.POLLIN | (select.POLLOUT if c.waiting else 0))
+            ready = poll.poll(timeout)
+            for fd, what in ready:
+                if fd == listening:
+                    self._accept()
+                elif fd == self._woken:
+                    self._empty_pipe()
+                elif (c := self._connections.get(fd)) is not None and not c.cut:
+                    if what & ~select.POLLOUT:
+                        self._receive(c)
+                    if what & select.POLLOUT:
+                        with self._lock:
+                            if c is self._current:
+                                self._pump()
+            for c in list(self._connections.values()):
+                if c.cut or (not c.attached and monotonic() > c.deadline):
+                    poll.unregister(c.fd)
+                    self._close(c)
+            timeout = self._events.tick()
+
+    def _empty_pipe(self):
+        try:
+            os.read(self._woken, 4096)
+        except BlockingIOError:
+            pass
+
+    def _accept(self):
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        c = _Connection(sock, monotonic() + _ATTACH_SECONDS / self._scale)
+        waiting = [x for x in self._connections.values() if not x.attached and not x.cut]
+        if len(waiting) >= _WAITING:
+            waiting[0].cut = True
+        self._connections[c.fd] = c
+
+    def _close(self, c):
+        with self._lock:
+            if c is self._current:
+                self._current = None
+                self.detached_at = monotonic()
+        del self._connections[c.fd]
+        c.sock.close()
+
+    def _receive(self, c):
+        try:
+            data = c.sock.recv(_READ)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            c.cut = True
+            return
+        try:
+            for value in c.decoder.feed(data):
+                self._take(c, value)
+                if c.cut:
+                    return
+        except wire.BadUnit:
+            if not c.attached:
+                self._refuse(c, "malformed")
+            c.cut = True
+
+    def _take(self, c, value):
+        kind = wire.shape("daemon", value)
+        if not c.attached:
+            self._attach(c, value.get("attach") if kind == "attach" else None)
+        elif kind == "frame":
+            self._frame(c, value)
+        elif kind == "ack":
+            self._acked(c, value["ack"])
+        elif kind == "ping":
+            with self._lock:
+                c.pong = value["ping"]
+                self._pump()
+        else:
+            c.cut = True
+
+    def _acked(self, c, number):
+        with self._lock:
+            if not self._outbox.ack(number):
+                c.cut = True
+
+    def _frame(self, c, value):
+        self._acked(c, value["ack"])
+        if c.cut:
+            return
+        if value["seq"] > self._applied:
+            self._events.apply(value["frame"])
+        with self._lock:
+            self._applied = max(self._applied, value["seq"])
+            c.ack_due = True
+            self._pump()
+
+    def _refuse(self, c, reason):
+        try:
+            c.sock.send(wire.unit(wire.encode({"refused": reason})))
+        except OSError:
+            pass
+        c.cut = True
+
+    def _attach(self, c, a):
+        reason = self._reason_against(a)
+        if reason is not None:
+            self._refuse(c, reason)
+            return
+        facts = self._events.hello_facts()
+        with self._lock:
+            old = self._current
+            if old is not None:
+                old.cut = True
+            self._epoch += 1
+            self._lease = a["lease"]
+            self._outbox.ack(a["ack"])
+            hello = {"protocol": wire.PROTOCOL, "epoch": self._epoch, "ack": self._applied,
+                     "dropped": self._outbox.dropped, **facts}
+            c.waiting = memoryview(wire.unit(wire.encode({"hello": hello})))
+            c.sent = a["ack"]
+            c.attached = True
+            c.decoder.limit = wire.MAX_UNIT
+            self._current = c
+            self.grace = a["grace"]
+            self._pump()
+        self._events.attached()
+
+    def _reason_against(self, a):
+        if a is None:
+            return "malformed"
+        if not _compare_digest(a["token"].encode("utf-8", "replace"), self._token):
+            return "token"
+        if a["kernel"] != self._kernel:
+            return "kernel"
+        if a["lease"] < self._lease:
+            return "lease"
+        if a["ack"] > self._outbox.last:
+            return "ack"
+        if self._events.closing():
+            return "closing"
+        return None

@@ -1,0 +1,59 @@
+"""The watch thread: deadlines, repeated interrupts and live output, off the loop, so that a cell that holds the loop
+is watched too. It exists only while a cell runs for longer than a moment or live output waits.
+"""
+import threading
+from time import sleep
+
+_TICK = 0.05
+_URGENT = 0.005
+_PIECES = 4  # of live output in one tick
+
+
+class Watch:
+    def __init__(self, cells, link):
+        self._cells = cells
+        self._link = link
+        self._lock = threading.Lock()
+        self.runs = False
+        self._late = set()  # captures of ended cells with live output
+
+    def ensure(self):
+        """Run the thread if there is something to watch. Any thread."""
+        with self._lock:
+            if self.runs or not (self._cells.live or self._late):
+                return
+            self.runs = True
+            thread = threading.Thread(target=self._run, name="soma watch", daemon=True)
+            thread.soma_inherit = False
+            thread.start()
+
+    def late(self, capture):
+        """A cell that has ended printed something: show it."""
+        with self._lock:
+            self._late.add(capture)
+        self.ensure()
+
+    def _run(self):
+        while True:
+            urgent = self._cells.watch()
+            captures = self._cells.drain()
+            with self._lock:
+                captures += self._late
+                self._late.clear()
+            for capture in captures:
+                self._show(capture)
+            with self._lock:
+                if not (self._cells.live or self._late):
+                    self.runs = False
+                    return
+            sleep(_URGENT if urgent else _TICK)
+
+    def _show(self, capture):
+        for _ in range(_PIECES):
+            piece = capture.take_live()
+            if piece is None:
+                return
+            self._link.show(capture.cell, *piece)
+        if capture.ended and capture.pending():
+            with self._lock:
+                self._late.add(capture)
