@@ -32,7 +32,7 @@ type Frame struct {
 	Cursor wire.Cursor
 }
 
-// Follow follows a session's events after a cursor (the zero Cursor: from the first kept one) and gives each frame to fn,
+// Follow follows a session's events after a cursor (the zero Cursor: from the start) and gives each frame to fn,
 // one at a time, from this goroutine. It first brings the committed events after the cursor and then what comes. It
 // returns the cursor after the last frame that fn took without an error, and
 //   - nil when fn returned ErrEnough,

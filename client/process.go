@@ -47,7 +47,7 @@ func (c *Client) Process(ctx context.Context, pid uint64) (wire.Process, error) 
 }
 
 // Wait returns a process when it has ended, or as it is after atMost (up to wire.MaxWait, cut to whole milliseconds):
-// whether it has ended is told by its ExitCode. The daemon does the waiting. Refusal: wire.NotFound.
+// Ended tells which. The daemon does the waiting. Refusal: wire.NotFound.
 func (c *Client) Wait(ctx context.Context, pid uint64, atMost time.Duration) (wire.Process, error) {
 	atMost = min(atMost.Truncate(time.Millisecond), wire.MaxWait)
 	var out wire.Process

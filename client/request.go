@@ -77,6 +77,9 @@ func (c *Client) send(ctx context.Context, method, path string, in any, header h
 		if err != nil {
 			return nil, fmt.Errorf("cannot write the request: %w", err)
 		}
+		if err := fits(in, len(text)); err != nil {
+			return nil, err
+		}
 		body = bytes.NewReader(text)
 	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
@@ -112,6 +115,19 @@ func (c *Client) send(ctx context.Context, method, path string, in any, header h
 		return nil, err
 	}
 	return resp, nil
+}
+
+// fits refuses a body that the daemon would refuse: it answers without reading the whole of a large one, and that may look
+// like a broken connection.
+func fits(in any, size int) error {
+	most := wire.MaxBody
+	if _, cell := in.(wire.RunCell); cell {
+		most = wire.MaxCellBody
+	}
+	if size > most {
+		return wire.Errorf(wire.TooLarge, "the request has %d bytes, more than %d", size, most)
+	}
+	return nil
 }
 
 // check turns an answer that is no success into an error.

@@ -27,6 +27,18 @@ type Process struct {
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 }
 
+// Ended reports whether the process has ended for good; ExitCode and EndedAt are set then.
+func (p *Process) Ended() bool { return p.State.State == Terminated }
+
+// States of a process.
+const (
+	Created    = "created"
+	Ready      = "ready"
+	Running    = "running"
+	Blocked    = "blocked"
+	Terminated = "terminated"
+)
+
 // State is where a process stands.
 type State struct {
 	State  string    `json:"state"`            // created, ready, running, blocked, terminated
