@@ -1,0 +1,172 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"soma/internal/pykernel/python"
+)
+
+// Launcher is the file that the interpreter runs.
+const Launcher = "soma_kernel.py"
+
+// maxTree bounds a tree that is read: a developer's folder may be the wrong one.
+const maxTree = 8 << 20
+
+// Bundle is one tree of sources, ready to run.
+type Bundle struct {
+	Dir    string // absolute
+	Digest string // 64 hex digits, over the sorted names and contents
+}
+
+// LauncherPath is the file that the interpreter is given.
+func (b Bundle) LauncherPath() string { return filepath.Join(b.Dir, Launcher) }
+
+type file struct {
+	name string
+	text []byte
+}
+
+// Unpack writes the embedded sources to dir/<digest> unless they are there, and returns them. What lies there is compared:
+// a file that differs is replaced, so that a damaged tree heals. It is safe against other processes doing the same.
+func Unpack(dir string) (Bundle, error) {
+	files, err := read(python.Sources)
+	if err != nil {
+		return Bundle{}, err
+	}
+	b := Bundle{Digest: digest(files)}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return Bundle{}, fmt.Errorf("cannot unpack the python sources: %w", err)
+	}
+	b.Dir = filepath.Join(dir, b.Digest)
+	if err := unpack(dir, b.Dir, files); err != nil {
+		return Bundle{}, fmt.Errorf("cannot unpack the python sources: %w", err)
+	}
+	return b, nil
+}
+
+// FromTree returns a developer's tree (SOMA_PYTHON_DIR) as it lies, with the digest that it has now.
+func FromTree(dir string) (Bundle, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("cannot use the python tree: %w", err)
+	}
+	files, err := read(os.DirFS(abs))
+	if err != nil {
+		return Bundle{}, fmt.Errorf("cannot use the python tree %s: %w", abs, err)
+	}
+	if !slices.ContainsFunc(files, func(f file) bool { return f.name == Launcher }) {
+		return Bundle{}, fmt.Errorf("cannot use the python tree %s: it has no %s", abs, Launcher)
+	}
+	return Bundle{Dir: abs, Digest: digest(files)}, nil
+}
+
+// read returns the modules at the root of tree by name.
+func read(tree fs.FS) ([]file, error) {
+	names, err := fs.Glob(tree, "*.py")
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	var files []file
+	left := maxTree
+	for _, name := range names {
+		f, err := tree.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		text, err := io.ReadAll(io.LimitReader(f, int64(left)+1))
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+		if left -= len(text); left < 0 {
+			return nil, fmt.Errorf("more than %d bytes of sources", maxTree)
+		}
+		files = append(files, file{name, text})
+	}
+	return files, nil
+}
+
+func digest(files []file) string {
+	h := sha256.New()
+	for _, f := range files {
+		for _, part := range [][]byte{[]byte(f.name), f.text} {
+			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+			h.Write(part)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// unpack makes target hold files, under a lock in dir. A new tree appears whole, by a rename.
+func unpack(dir, target string, files []file) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return fmt.Errorf("flock: %w", err)
+	}
+	if info, err := os.Lstat(target); err == nil && info.IsDir() {
+		return mend(target, files)
+	}
+	fresh, err := os.MkdirTemp(dir, ".new-") // mode 0700
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(fresh) // in vain after the rename
+	if err := mend(fresh, files); err != nil {
+		return err
+	}
+	return os.Rename(fresh, target)
+}
+
+// mend replaces each file of dir that differs.
+func mend(dir string, files []file) error {
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return err
+	}
+	for _, f := range files {
+		path := filepath.Join(dir, f.name)
+		if info, err := os.Lstat(path); err == nil && info.Mode() == 0o600 && info.Size() == int64(len(f.text)) {
+			if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, f.text) {
+				continue
+			}
+		}
+		if err := replace(path, f.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func replace(path string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // in vain after the rename
+	_, err = f.Write(text)
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	return err
+}
