@@ -394,6 +394,22 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
+func TestNothingIsSkipped(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.test {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				if sel, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
+					t.Errorf("%s: a test is skipped: what it needs is installed by ./test", s.at(n))
+				}
+			}
+			return true
+		})
+	}
+}
+
 // storedContexts lists the structs that may hold a context, each with its reason.
 var storedContexts = map[string]string{
 	"internal/neuron.Turn": "a turn is a handler's parameter and ends with it, like a request",
