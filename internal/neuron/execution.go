@@ -37,6 +37,8 @@ type Execution struct {
 	Correlation ident.ID  `json:"correlation,omitzero"`
 	Causation   ident.ID  `json:"causation,omitzero"`
 	StartedAt   time.Time `json:"started_at"`
+	// Crashes counts the runs that a crash of the daemon interrupted; Limits.Crashes of them end it.
+	Crashes int `json:"crashes,omitempty"`
 	// Estimate is the reserved cost in nano-dollars, 0 where none applies.
 	Estimate int64 `json:"estimate,omitempty"`
 }

@@ -52,6 +52,9 @@ type Store interface {
 	Close() error
 }
 
+// SelectContent reads the bytes of a content row by its id (16 bytes), through Query.
+const SelectContent = "select bytes from content where id = ?"
+
 // NeuronRow is what an activation starts from: the checkpoint, moved on by the turns after it.
 type NeuronRow struct {
 	Key   int64

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,6 +63,7 @@ type Engine struct {
 	loops, commits, runs lifecycle.Tasks // workers and clock; the committer; executions
 	fence                neuron.Fence
 	kick                 chan struct{} // capacity 1: the clock looks again
+	ending               chan struct{} // closed when the engine begins to stop
 
 	mu       sync.Mutex
 	phase    phase
@@ -77,10 +77,12 @@ type Engine struct {
 	running  int // activations on workers
 	accepts  map[ident.ID]chan struct{}
 	drain    drain
-	execs    map[ident.ID]*running
-	passAt   time.Time // when the longest idle activation goes; zero: no timer
-	quiet    []chan struct{}
+	execs    map[ident.ID]*ongoing
+	newest   ident.ID        // greatest delivery id seen
+	quiet    []chan struct{} // closed when nothing is left to do
+	handlers []chan struct{} // closed when no handler runs
 	turns    uint64
+	groups   uint64
 
 	pending committer
 }
@@ -100,8 +102,8 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		store: o.Store, kinds: map[string]*neuron.Kind{}, types: map[string]string{}, adapters: o.Adapters, node: o.Node,
 		limits: withDefaults(o.Limits), now: o.Now, log: o.Log, committed: o.Committed, fatal: o.Fatal, path: o.Inflight,
-		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1),
-		warm: map[neuron.ID]*activation{}, accepts: map[ident.ID]chan struct{}{}, execs: map[ident.ID]*running{},
+		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1), ending: make(chan struct{}),
+		warm: map[neuron.ID]*activation{}, accepts: map[ident.ID]chan struct{}{}, execs: map[ident.ID]*ongoing{},
 	}
 	e.runnable.L = &e.mu
 	e.pending.arrived.L = &e.pending.mu

@@ -73,12 +73,7 @@ func (e *Engine) Accept(ctx context.Context, d neuron.Delivery, ops ...neuron.Op
 // Write commits ops without a turn. Errors: that of a guarded op, neuron.ErrStopped, the store's, or the context's, after
 // which the write may still happen.
 func (e *Engine) Write(ctx context.Context, place neuron.Place, ops ...neuron.Op) error {
-	done := make(chan error, 1)
-	if err := e.open(); err != nil {
-		return err
-	}
-	e.submit(&staged{rec: &neuron.Record{Place: place, Ops: ops}, end: func(err error) { done <- err }})
-	return await(ctx, done)
+	return e.write(ctx, &neuron.Record{Place: place, Ops: ops})
 }
 
 func await(ctx context.Context, done <-chan error) error {

@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"soma/ident"
+	"soma/internal/neuron"
+)
+
+// activation is a warm neuron: a projection of its committed rows and the deliveries that wait for it. mailbox, state and
+// the links belong to Engine.mu; the rest belongs to whoever holds the activation's job.
+type activation struct {
+	id       neuron.ID
+	key      int64
+	place    neuron.Place
+	state    state
+	loaded   bool
+	unsaved  bool // it has no row yet
+	since    int  // turns after the checkpoint
+	inSeq    uint64
+	outSeq   uint64
+	in, out  tallies
+	alias    string
+	body     []byte
+	horizon  ident.ID // no id above it was ever settled here
+	signals  queue[*job]
+	mail     queue[*job]
+	prev     *activation
+	next     *activation
+	restedAt time.Time
+}
+
+// job is one delivery on its way through a mailbox.
+type job struct {
+	d neuron.Delivery
+	// accept jobs are those of Accept; ops are committed with their turn.
+	accept bool
+	ops    []neuron.Op
+	// item is the outbox row that the job drains, nil for one from outside; row is what was read of it.
+	item *item
+	row  *neuron.OutboxRow
+	// giveUp settles the delivery without running its handler.
+	giveUp neuron.Code
+	began  time.Time
+	done   chan error // capacity 1; nil for an item
+}
+
+// tally counts entries of one alias; a neuron knows few, so a list is smaller than a map and as fast.
+type tally struct {
+	alias string
+	n     uint64
+}
+
+type tallies []tally
+
+func (t *tallies) add(alias string) {
+	for i := range *t {
+		if (*t)[i].alias == alias {
+			(*t)[i].n++
+			return
+		}
+	}
+	*t = append(*t, tally{alias, 1})
+}
+
+func (t tallies) counts() map[string]uint64 {
+	m := make(map[string]uint64, len(t))
+	for _, c := range t {
+		m[c.alias] = c.n
+	}
+	return m
+}
+
+func (e *Engine) tallies(m map[string]uint64) tallies {
+	t := make(tallies, 0, len(m))
+	for alias, n := range m {
+		t = append(t, tally{e.intern(alias), n})
+	}
+	return t
+}
+
+// intern returns the one string of a listed alias.
+func (e *Engine) intern(alias string) string {
+	if s, ok := e.types[alias]; ok {
+		return s
+	}
+	return alias
+}
+
+// offer puts a job from outside into its target's mailbox.
+func (e *Engine) offer(j *job) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.openLocked(); err != nil {
+		return err
+	}
+	a := e.activate(j.d.Target)
+	if a.mail.len()+a.signals.len() >= e.limits.Mailbox {
+		return fmt.Errorf("%w: %s", neuron.ErrBusy, a.id)
+	}
+	e.post(a, j)
+	return nil
+}
+
+// activate returns the activation of id, a fresh one that a worker will load when it was passive.
+func (e *Engine) activate(id neuron.ID) *activation {
+	a := e.warm[id]
+	if a == nil {
+		a = &activation{id: id}
+		e.warm[id] = a
+		e.shrink()
+	}
+	return a
+}
+
+// post puts a job into a mailbox; a signal overtakes queued mail.
+func (e *Engine) post(a *activation, j *job) {
+	if j.d.Lane == neuron.Signal {
+		a.signals.push(j)
+	} else {
+		a.mail.push(j)
+	}
+	e.waiting++
+	was := a.state
+	a.state = was.on(arrive)
+	if was == idle {
+		if a.prev != nil || a.next != nil || e.resting.first == a {
+			e.resting.remove(a)
+		}
+		e.enqueue(a)
+	}
+}
+
+func (e *Engine) enqueue(a *activation) {
+	e.runq.push(a)
+	e.runnable.Signal()
+}
+
+// nextJob takes the oldest signal, else the oldest mail.
+func (a *activation) nextJob() *job {
+	if a.signals.len() > 0 {
+		return a.signals.pop()
+	}
+	return a.mail.pop()
+}
+
+// release ends the activation's job: the next one may run.
+func (e *Engine) release(a *activation) {
+	if a.mail.len()+a.signals.len() > 0 {
+		a.state = a.state.on(more)
+		e.enqueue(a)
+		return
+	}
+	a.state = a.state.on(rest)
+	a.restedAt = time.Now()
+	e.resting.push(a)
+	e.shrink()
+	if e.resting.len == 1 {
+		e.wakeBy(a.restedAt.Add(e.limits.IdleAfter))
+	}
+}
+
+// shrink passivates the longest idle activations beyond Limits.Warm.
+func (e *Engine) shrink() {
+	for len(e.warm) > e.limits.Warm && e.resting.first != nil {
+		e.passivate(e.resting.first)
+	}
+}
+
+// passivate forgets an idle activation: its rows are all there is to it.
+func (e *Engine) passivate(a *activation) {
+	e.resting.remove(a)
+	delete(e.warm, a.id)
+}
+
+// passivateIdle drops what has been idle for long and returns when the next one will have been, zero for none.
+func (e *Engine) passivateIdle(now time.Time) time.Time {
+	for a := e.resting.first; a != nil; a = e.resting.first {
+		if at := a.restedAt.Add(e.limits.IdleAfter); at.After(now) {
+			return at
+		}
+		e.passivate(a)
+	}
+	return time.Time{}
+}
+
+// load reads what the activation projects.
+func (e *Engine) load(ctx context.Context, a *activation) error {
+	row, err := e.store.Neuron(ctx, a.id)
+	if err != nil {
+		return fmt.Errorf("cannot activate %s: %w", a.id, err)
+	}
+	a.key, a.place, a.unsaved, a.since = row.Key, row.Place, row.Key == 0, row.SinceCheckpoint
+	a.inSeq, a.outSeq, a.alias, a.body = row.InSeq, row.OutSeq, e.intern(row.StateAlias), row.State
+	a.in, a.out = e.tallies(row.Tallies.In), e.tallies(row.Tallies.Out)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if a.unsaved {
+		e.lastKey++
+		a.key, a.place = e.lastKey, e.placeOf(a.id)
+	}
+	// Ids made from here on are greater than this one; those from outside may be stamped by a clock that runs ahead.
+	a.horizon = ident.New(e.now())
+	if later(e.newest, a.horizon) {
+		a.horizon = e.newest
+	}
+	a.loaded = true
+	return nil
+}
+
+func later(a, b ident.ID) bool { return bytes.Compare(a[:], b[:]) > 0 }

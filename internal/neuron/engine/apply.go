@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"context"
+
+	"soma/ident"
+	"soma/internal/feed"
+	"soma/internal/neuron"
+)
+
+// apply lets a committed group take effect, in the order of the package's doc. It runs on the committer's goroutine, so
+// everything here happens in commit order.
+func (e *Engine) apply(ctx context.Context, group []*staged, recs []*neuron.Record) {
+	e.mu.Lock()
+	e.groups++
+	for _, s := range group {
+		if s.a != nil {
+			e.project(s)
+		}
+	}
+	e.mu.Unlock()
+	if e.committed != nil {
+		e.committed(recs)
+	}
+	for _, s := range group {
+		if s.a != nil {
+			e.publish(s)
+		}
+	}
+	e.mu.Lock()
+	for _, s := range group {
+		e.handOver(s)
+	}
+	e.mu.Unlock()
+	for _, s := range group {
+		for _, id := range s.rec.Cancelled {
+			e.Cancel(id)
+		}
+		for _, x := range s.started {
+			e.perform(ctx, x, false)
+		}
+	}
+	for _, s := range group {
+		switch {
+		case s.end != nil:
+			s.end(nil)
+		case s.refusal != nil && !s.j.accept:
+			e.answer(s.j, s.refusal)
+		default:
+			e.answer(s.j, nil)
+		}
+	}
+}
+
+// project moves the activation on by its committed record.
+func (e *Engine) project(s *staged) {
+	a := s.a
+	a.unsaved = false
+	a.inSeq = s.rec.Turn.Seq
+	a.in.add(e.intern(s.in.Alias))
+	for i := range s.out {
+		a.out.add(e.intern(s.out[i].Alias))
+	}
+	a.outSeq += uint64(len(s.out))
+	if s.wrote {
+		a.alias, a.body = s.alias, s.body
+	}
+	if a.since++; s.rec.Checkpoint != nil {
+		a.since = 0
+	}
+	if later(s.j.d.ID, a.horizon) {
+		a.horizon = s.j.d.ID
+	}
+	if later(s.j.d.ID, e.newest) {
+		e.newest = s.j.d.ID
+	}
+	e.turns++
+}
+
+// publish hands the entries of a turn to those who watch.
+func (e *Engine) publish(s *staged) {
+	if key := (journal{s.a.id, neuron.In}); e.journals.Watched(key) {
+		e.journals.Publish(key, feed.Item[neuron.Entry]{Seq: s.rec.Turn.Seq, Value: s.in})
+	}
+	if len(s.out) == 0 {
+		return
+	}
+	key := journal{s.a.id, neuron.Out}
+	if !e.journals.Watched(key) {
+		return
+	}
+	items := make([]feed.Item[neuron.Entry], len(s.out))
+	for i := range s.out {
+		items[i] = feed.Item[neuron.Entry]{Seq: s.rec.Turn.OutFirst + uint64(i), Value: s.out[i]}
+	}
+	e.journals.Publish(key, items...)
+}
+
+// handOver moves committed rows into their lanes, ends what the record ended, and lets the neuron go on.
+func (e *Engine) handOver(s *staged) {
+	rec := s.rec
+	for _, id := range rec.Delivered {
+		e.cancelRow(id)
+	}
+	for _, id := range rec.Ended {
+		delete(e.execs, id)
+	}
+	for i := range rec.Outbox {
+		e.admitRow(&rec.Outbox[i])
+	}
+	if s.a == nil {
+		return
+	}
+	if s.j.item != nil {
+		e.delivered(s.j.item)
+	}
+	e.release(s.a)
+}
+
+// endExecution adds the end of the execution whose outcome the delivery brings, unless a newer attempt has taken its place.
+func (e *Engine) endExecution(s *staged) {
+	d := &s.j.d
+	for _, x := range s.rec.Started {
+		s.rec.Ended = without(s.rec.Ended, x.ID)
+	}
+	if d.Caller != d.Target || d.Seq != 0 || d.ID.Attempt() == 0 {
+		return
+	}
+	id := d.ID.WithAttempt(0)
+	for _, x := range s.rec.Started {
+		if x.ID == id {
+			return
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x, ok := e.execs[id]; ok && x.attempt == int(d.ID.Attempt()) {
+		s.rec.Ended = append(without(s.rec.Ended, id), id)
+	}
+}
+
+func without(ids []ident.ID, id ident.ID) []ident.ID {
+	kept := ids[:0]
+	for _, other := range ids {
+		if other != id {
+			kept = append(kept, other)
+		}
+	}
+	return kept
+}

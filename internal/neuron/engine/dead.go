@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"soma/ident"
+	"soma/internal/neuron"
+)
+
+// ErrNotFound: there is no dead letter of that id.
+var ErrNotFound = errors.New("no such dead letter")
+
+// DeadLetters returns up to limit dead letters in order of id after the given one. The error is the store's.
+func (e *Engine) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]neuron.DeadLetter, error) {
+	return e.store.DeadLetters(ctx, after, limit)
+}
+
+// Redrive sends the delivery of a dead letter again, under a new id because the old one is settled, with its idempotency
+// key kept, and returns the new id. Errors: ErrNotFound, neuron.ErrStopped, the store's.
+func (e *Engine) Redrive(ctx context.Context, id ident.ID) (ident.ID, error) {
+	letter, err := e.letter(ctx, id)
+	if err != nil {
+		return ident.ID{}, fmt.Errorf("cannot re-drive %s: %w", id, err)
+	}
+	d := letter.Delivery
+	now := e.now()
+	d.Key = d.IdempotencyKey()
+	d.ID, d.Causation, d.Seq, d.At = ident.New(now), id, 0, now
+	row := neuron.OutboxRow{Delivery: d, Place: e.placeOf(d.Target), Due: now, Attempts: 1}
+	err = e.write(ctx, &neuron.Record{Place: row.Place, Neuron: d.Target, Outbox: []neuron.OutboxRow{row}, Undead: []ident.ID{id}})
+	return d.ID, err
+}
+
+// Discard deletes a dead letter. Errors: ErrNotFound, neuron.ErrStopped, the store's.
+func (e *Engine) Discard(ctx context.Context, id ident.ID) error {
+	letter, err := e.letter(ctx, id)
+	if err != nil {
+		return fmt.Errorf("cannot discard %s: %w", id, err)
+	}
+	return e.write(ctx, &neuron.Record{Place: e.placeOf(letter.Target), Neuron: letter.Target, Undead: []ident.ID{id}})
+}
+
+func (e *Engine) letter(ctx context.Context, id ident.ID) (neuron.DeadLetter, error) {
+	letters, err := e.store.DeadLetters(ctx, before(id), 1)
+	if err != nil {
+		return neuron.DeadLetter{}, err
+	}
+	if id.IsZero() || len(letters) == 0 || letters[0].ID != id {
+		return neuron.DeadLetter{}, ErrNotFound
+	}
+	return letters[0], nil
+}
+
+// write commits a record without a turn.
+func (e *Engine) write(ctx context.Context, rec *neuron.Record) error {
+	if err := e.open(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	e.submit(&staged{rec: rec, end: func(err error) { done <- err }})
+	return await(ctx, done)
+}

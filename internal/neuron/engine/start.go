@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"soma/ident"
+	"soma/internal/neuron"
+)
+
+// readPage is how many rows a recovery reads and commits at once.
+const readPage = 256
+
+// Start claims the places, loads outbox and executions, charges crashes, and sets everything going that waits. It returns
+// once deliveries are taken. After an error the engine is of no use.
+func (e *Engine) Start(ctx context.Context) error {
+	e.mu.Lock()
+	if e.phase != created {
+		e.mu.Unlock()
+		return errors.New("cannot start the engine: it was started before")
+	}
+	e.phase = started
+	e.mu.Unlock()
+	executions, err := e.restore(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot start the engine: %w", err)
+	}
+	ctx = context.WithoutCancel(ctx) // Stop ends the engine
+	start := func(err error) {
+		if err != nil {
+			e.halt(err)
+		}
+	}
+	start(e.commits.Go(ctx, "committer", e.commitLoop))
+	for slot := range workers() {
+		start(e.loops.Go(ctx, "worker", func(ctx context.Context) error { return e.work(ctx, slot) }))
+	}
+	start(e.loops.Go(ctx, "clock", e.clockLoop))
+	for _, x := range executions {
+		e.recover(ctx, x)
+	}
+	return nil
+}
+
+// restore reads what the last run left and commits what the new one must count before anything runs.
+func (e *Engine) restore(ctx context.Context) ([]neuron.Execution, error) {
+	var err error
+	if e.fence, err = e.store.Claim(ctx, e.node); err != nil {
+		return nil, fmt.Errorf("cannot claim the places: %w", err)
+	}
+	if e.lastKey, err = e.store.LastKey(ctx); err != nil {
+		return nil, fmt.Errorf("cannot read the last neuron key: %w", err)
+	}
+	file, crashed, ids, err := openInflight(e.path)
+	if err != nil {
+		return nil, err
+	}
+	e.inflight = file
+	if err := e.restoreOutbox(ctx, ids); err != nil {
+		return nil, err
+	}
+	executions, err := e.restoreExecutions(ctx, crashed)
+	if err != nil {
+		return nil, err
+	}
+	e.inflight.begin()
+	return executions, nil
+}
+
+func (e *Engine) restoreOutbox(ctx context.Context, crashed []ident.ID) error {
+	var after ident.ID
+	for {
+		rows, err := e.store.Outbox(ctx, after, readPage)
+		if err != nil {
+			return fmt.Errorf("cannot read the outbox: %w", err)
+		}
+		var group []*neuron.Record
+		for i := range rows {
+			row := &rows[i]
+			after = row.ID
+			charged := slices.Contains(crashed, row.ID)
+			if charged {
+				row.Crashes++
+				row.Attempts = max(1, row.Attempts) + 1
+				row.Due = e.now()
+				if row.FirstTry.IsZero() {
+					row.FirstTry = row.Due
+				}
+				group = append(group, &neuron.Record{Place: row.Place, Neuron: row.Target, Retried: []neuron.OutboxRow{*row}})
+			}
+			e.mu.Lock()
+			e.admitRestored(row)
+			e.mu.Unlock()
+		}
+		if len(group) > 0 {
+			if err := e.store.Commit(ctx, e.fence, group); err != nil {
+				return fmt.Errorf("cannot count crashes: %w", err)
+			}
+		}
+		if len(rows) < readPage {
+			return nil
+		}
+	}
+}
+
+// restoreExecutions reads all executions; idempotent ones get their next attempt in a commit before they run.
+func (e *Engine) restoreExecutions(ctx context.Context, crashed bool) ([]neuron.Execution, error) {
+	var all []neuron.Execution
+	var after ident.ID
+	for {
+		page, err := e.store.Executions(ctx, after, readPage)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the executions: %w", err)
+		}
+		var group []*neuron.Record
+		for _, x := range page {
+			after = x.ID
+			e.execs[x.ID] = &ongoing{x.Attempt, func(error) {}}
+			if e.drain.holds(x.OutcomeID()) {
+				continue // its outcome is on its way
+			}
+			if x.Policy == neuron.Idempotent {
+				x = e.nextAttempt(x, crashed)
+				group = append(group, &neuron.Record{Place: e.placeOf(x.Neuron), Neuron: x.Neuron, Started: []neuron.Execution{x}})
+			}
+			all = append(all, x)
+		}
+		if len(group) > 0 {
+			if err := e.store.Commit(ctx, e.fence, group); err != nil {
+				return nil, fmt.Errorf("cannot count attempts of executions: %w", err)
+			}
+		}
+		if len(page) < readPage {
+			return all, nil
+		}
+	}
+}
+
+func (e *Engine) nextAttempt(x neuron.Execution, crashed bool) neuron.Execution {
+	if crashed {
+		x.Crashes++
+	}
+	x.Attempt++
+	x.StartedAt = e.now()
+	return x
+}
+
+// Stop takes nothing more, lets running handlers finish, ends executions, commits what waits, and waits for all of it until
+// ctx is done. What is queued is answered with neuron.ErrStopped; outbox rows and executions are recovered by the next
+// start. It may be called again, to wait longer.
+func (e *Engine) Stop(ctx context.Context) error {
+	e.mu.Lock()
+	if e.phase < stopping {
+		e.phase = stopping
+		close(e.ending)
+		e.runnable.Broadcast()
+	}
+	e.mu.Unlock()
+	e.settleDown(ctx)
+	e.answerQueued(neuron.ErrStopped)
+	errs := []error{e.runs.Stop(ctx), e.loops.Stop(ctx)}
+	c := &e.pending
+	c.mu.Lock()
+	c.closed, c.flush = true, true
+	c.arrived.Signal()
+	c.mu.Unlock()
+	// The committer ends with its queue; its context does not matter to it.
+	errs = append(errs, e.commits.Stop(ctx))
+	e.journals.Close()
+	err := errors.Join(errs...)
+	if err != nil {
+		return fmt.Errorf("cannot stop the engine: %w", err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.phase == stopping {
+		e.phase = stopped
+		return e.inflight.close()
+	}
+	return nil
+}
+
+// settleDown waits until no handler runs, so that none is cut off by the end of its context.
+func (e *Engine) settleDown(ctx context.Context) {
+	for {
+		e.mu.Lock()
+		if e.running == 0 {
+			e.mu.Unlock()
+			return
+		}
+		c := make(chan struct{})
+		e.handlers = append(e.handlers, c)
+		e.mu.Unlock()
+		select {
+		case <-c:
+		case <-ctx.Done():
+			return // the workers' owner says who still runs
+		}
+	}
+}
+
+// halt ends the engine's work because the store cannot go on.
+func (e *Engine) halt(err error) {
+	e.mu.Lock()
+	first := e.failed == nil
+	if first {
+		e.failed = err
+	}
+	e.runnable.Broadcast()
+	e.mu.Unlock()
+	if !first {
+		return
+	}
+	e.log.Error("the store cannot go on", "error", err)
+	e.answerQueued(err)
+	if e.fatal != nil {
+		e.fatal(err)
+	}
+}
+
+// answerQueued answers the callers whose deliveries nobody will run.
+func (e *Engine) answerQueued(err error) {
+	e.mu.Lock()
+	var jobs []*job
+	for _, a := range e.warm {
+		for a.signals.len()+a.mail.len() > 0 {
+			jobs = append(jobs, a.nextJob())
+			e.waiting--
+		}
+	}
+	e.mu.Unlock()
+	for _, j := range jobs {
+		e.answer(j, err)
+	}
+}
+
+// openLocked returns why the engine takes nothing.
+func (e *Engine) openLocked() error {
+	switch {
+	case e.failed != nil:
+		return e.failed
+	case e.phase == created:
+		return errors.New("engine not started")
+	case e.phase >= stopping:
+		return neuron.ErrStopped
+	}
+	return nil
+}
+
+func (e *Engine) open() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.openLocked()
+}
+
+// failure returns why nothing can be committed any more, nil if it can.
+func (e *Engine) failure() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.failed
+}
+
+// why returns the reason that ends what was not committed.
+func (e *Engine) why() error {
+	if err := e.failure(); err != nil {
+		return err
+	}
+	return neuron.ErrStopped
+}
+
+func (e *Engine) stops() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.phase >= stopping || e.failed != nil
+}
+
+// checkQuiet tells those who wait for it that nothing runs.
+func (e *Engine) checkQuiet() {
+	if e.running == 0 {
+		for _, c := range e.handlers {
+			close(c)
+		}
+		e.handlers = nil
+	}
+	if len(e.quiet) == 0 || !e.isQuiet() {
+		return
+	}
+	for _, c := range e.quiet {
+		close(c)
+	}
+	e.quiet = nil
+}

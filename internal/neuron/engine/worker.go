@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"soma/ident"
+	"soma/internal/crash"
+	"soma/internal/neuron"
+)
+
+// work is one worker: it takes runnable activations and runs one job of each, until the engine stops.
+func (e *Engine) work(ctx context.Context, slot int) error {
+	for {
+		e.mu.Lock()
+		for e.runq.len() == 0 && e.phase < stopping && e.failed == nil {
+			e.runnable.Wait()
+		}
+		if e.phase >= stopping || e.failed != nil {
+			e.mu.Unlock()
+			return nil
+		}
+		a := e.runq.pop()
+		a.state = a.state.on(take)
+		j := a.nextJob()
+		e.waiting--
+		e.running++
+		gone := j.item != nil && j.item.gone
+		e.mu.Unlock()
+		if gone {
+			e.drop(a)
+		} else {
+			e.turn(ctx, slot, a, j)
+		}
+		e.mu.Lock()
+		e.running--
+		e.checkQuiet()
+		e.mu.Unlock()
+	}
+}
+
+// drop ends a job that has nothing to do.
+func (e *Engine) drop(a *activation) {
+	e.mu.Lock()
+	e.release(a)
+	e.mu.Unlock()
+}
+
+// turn runs one delivery as far as the committer.
+func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
+	j.began = time.Now()
+	if !a.loaded {
+		if err := e.load(ctx, a); err != nil {
+			e.failAttempt(a, j, err)
+			return
+		}
+	}
+	found, err := e.fill(ctx, j)
+	if err != nil {
+		e.failAttempt(a, j, err)
+		return
+	}
+	if !found {
+		e.drop(a)
+		return
+	}
+	if !later(j.d.ID, a.horizon) && !a.unsaved && !crash.Off(crash.DedupeOff) {
+		settled, err := e.store.Settled(ctx, a.key, j.d.ID)
+		if err != nil {
+			e.failAttempt(a, j, fmt.Errorf("cannot look up delivery %s: %w", j.d.ID, err))
+			return
+		}
+		if settled {
+			e.duplicate(a, j)
+			return
+		}
+	}
+	s, err := e.prepare(a, j)
+	if err != nil {
+		e.failAttempt(a, j, err)
+		return
+	}
+	if j.giveUp != "" {
+		e.settle(a, j, &neuron.Refusal{Code: j.giveUp, Err: errors.New("given up")})
+		return
+	}
+	handler := e.handler(&j.d)
+	if handler == nil {
+		e.settle(a, j, &neuron.Refusal{Code: neuron.NoHandler, Err: fmt.Errorf("%s has no handler for %s", a.id.Kind, j.d.Alias)})
+		return
+	}
+	attempt, cancel := context.WithTimeout(ctx, e.limits.AttemptTime)
+	t := neuron.NewTurn(attempt, neuron.Base{
+		Delivery: j.d, Now: e.now(), StateAlias: a.alias, State: a.body, OutSeq: a.outSeq, Limits: e.limits, Reader: e.store,
+		PlaceOf: e.placeOf,
+	})
+	e.inflight.enter(slot, j.d.ID)
+	err = e.run(handler, t)
+	e.inflight.leave(slot)
+	cancel()
+	var refusal *neuron.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		e.settle(a, j, refusal)
+		return
+	case err != nil:
+		e.failAttempt(a, j, err)
+		return
+	}
+	if err := e.complete(s, t.Result()); errors.As(err, &refusal) {
+		e.settle(a, j, refusal)
+		return
+	} else if err != nil {
+		e.failAttempt(a, j, err)
+		return
+	}
+	e.stage(s)
+}
+
+// handler returns what handles the delivery, nil if nothing does.
+func (e *Engine) handler(d *neuron.Delivery) func(*neuron.Turn) error {
+	if d.Alias == endedAlias {
+		return func(*neuron.Turn) error { return nil } // complete writes the fact
+	}
+	if k := e.kinds[d.Target.Kind]; k != nil {
+		return k.Handler(d.Alias)
+	}
+	return nil
+}
+
+// run calls a handler and turns its panic into an error.
+func (e *Engine) run(handler func(*neuron.Turn) error, t *neuron.Turn) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			d := t.Delivery()
+			e.log.Error("handler panicked", "neuron", d.Target, "alias", d.Alias, "delivery", d.ID, "panic", v, "stack", string(debug.Stack()))
+			err = fmt.Errorf("handler of %s panicked: %v", d.Alias, v)
+		}
+	}()
+	return handler(t)
+}
+
+// fill reads what of the job is not in memory: its outbox row, its content. found is false when the row has gone.
+func (e *Engine) fill(ctx context.Context, j *job) (found bool, err error) {
+	if j.item != nil && j.row == nil {
+		rows, err := e.store.Outbox(ctx, before(j.item.id), 1)
+		if err != nil {
+			return false, fmt.Errorf("cannot read outbox row %s: %w", j.item.id, err)
+		}
+		if len(rows) == 0 || rows[0].ID != j.item.id {
+			e.mu.Lock()
+			e.forget(j.item)
+			e.mu.Unlock()
+			return false, nil
+		}
+		j.row, j.d = &rows[0], rows[0].Delivery
+	}
+	if j.d.Content.IsZero() || j.d.Payload != nil {
+		return true, nil
+	}
+	err = e.store.Query(ctx, neuron.SelectContent, []any{j.d.Content[:]}, func(scan func(...any) error) error {
+		var b []byte
+		if err := scan(&b); err != nil {
+			return err
+		}
+		j.d.Payload = b
+		return nil
+	})
+	if err == nil && j.d.Payload == nil {
+		err = errors.New("it is gone")
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot read content %s: %w", j.d.Content, err)
+	}
+	return true, nil
+}
+
+// before returns the greatest id that sorts before id.
+func before(id ident.ID) ident.ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		id[i]--
+		if id[i] != 255 {
+			break
+		}
+	}
+	return id
+}
