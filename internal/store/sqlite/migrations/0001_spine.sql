@@ -110,6 +110,7 @@ create table session (
 	model      text not null,
 	agent      text not null,
 	python     text not null,
+	keep       integer not null,       -- its processes wait for more when their inputs are worked through
 	branch     blob not null,          -- the default branch
 	state      text not null,          -- open, closed
 	last_event integer not null,

@@ -1,0 +1,80 @@
+package sqlite
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"go.uber.org/goleak"
+
+	"soma/internal/neuron"
+	"soma/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// withSuite is this build's migrations and one more with the suite's table.
+func withSuite(t testing.TB) fs.FS {
+	t.Helper()
+	out := fstest.MapFS{"0002_suite.sql": {Data: []byte(storetest.Schema)}}
+	names, err := fs.Glob(Migrations(), "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		b, err := fs.ReadFile(Migrations(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = &fstest.MapFile{Data: b}
+	}
+	return out
+}
+
+func openAt(t testing.TB, path string, sequences []neuron.Sequence) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path, Options{Sequences: sequences, Migrations: withSuite(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// N-33, N-34, N-35
+func TestSuite(t *testing.T) {
+	storetest.Run(t, storetest.Engine{
+		SQL: true,
+		Open: func(t *testing.T, sequences []neuron.Sequence) neuron.Store {
+			return openAt(t, filepath.Join(t.TempDir(), "soma.db"), sequences)
+		},
+		Reopen: func(t *testing.T, s neuron.Store) neuron.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return openAt(t, s.(*Store).path, storetest.Sequences())
+		},
+		Crash: func(t *testing.T, s neuron.Store) neuron.Store {
+			return openAt(t, copied(t, s.(*Store)), storetest.Sequences())
+		},
+	})
+}
+
+// copied is what a kill would leave: the database and its WAL, without what lies in memory. No checkpoint runs meanwhile.
+func copied(t testing.TB, s *Store) string {
+	t.Helper()
+	s.checkpoint.busy.Lock()
+	defer s.checkpoint.busy.Unlock()
+	to := filepath.Join(t.TempDir(), "soma.db")
+	for _, suffix := range []string{"", "-wal"} {
+		b, err := os.ReadFile(s.path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to+suffix, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}

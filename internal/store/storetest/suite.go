@@ -1,0 +1,93 @@
+package storetest
+
+import (
+	"testing"
+
+	"soma/internal/neuron"
+)
+
+// Engine tells the suite how to open what it checks.
+type Engine struct {
+	// Open opens an empty store with the given sequences. The suite closes it.
+	Open func(t *testing.T, sequences []neuron.Sequence) neuron.Store
+	// Reopen closes s and opens what it left; nil for an engine that keeps nothing.
+	Reopen func(t *testing.T, s neuron.Store) neuron.Store
+	// Crash opens a copy of what a kill at this moment would leave of s, which stays open; nil for an engine that keeps
+	// nothing.
+	Crash func(t *testing.T, s neuron.Store) neuron.Store
+	// SQL is set for an engine that runs the statements of operations and queries. Its database holds the table of Schema
+	// beside its own.
+	SQL bool
+}
+
+// Schema is the suite's own table, for operations.
+const Schema = `create table suite_row (series text not null, n bigint not null, body text not null, primary key (series, n));
+create table suite_series (series text not null primary key, last bigint not null);`
+
+// Sequences are the counters of the suite's operations; every Open gets them.
+func Sequences() []neuron.Sequence {
+	return []neuron.Sequence{{
+		Name: "suite",
+		Last: "select last from suite_series where series = ?",
+		Save: "update suite_series set last = ? where series = ?",
+	}}
+}
+
+// Run runs the whole suite against an engine.
+func Run(t *testing.T, e Engine) {
+	cases := []struct {
+		name string
+		sql  bool // needs an engine that runs statements
+		keep bool // needs one that survives
+		fn   func(*testing.T, Engine)
+	}{
+		{"EmptyStore", false, false, testEmpty},
+		{"Epoch", false, false, testEpoch},
+		{"Fence", false, false, testFence},
+		{"Turns", false, false, testTurns},
+		{"Checkpoint", false, false, testCheckpoint},
+		{"Tallies", false, false, testTallies},
+		{"WindowByEntries", false, false, testWindowByEntries},
+		{"WindowByBytes", false, false, testWindowByBytes},
+		{"WindowWithinTurn", false, false, testWindowWithinTurn},
+		{"SparseOut", false, false, testSparseOut},
+		{"Reset", false, false, testReset},
+		{"Dedupe", false, false, testDedupe},
+		{"DedupeWindow", false, false, testDedupeWindow},
+		{"DuplicateInGroup", false, false, testDuplicateInGroup},
+		{"GroupIsAtomic", false, false, testGroupIsAtomic},
+		{"Outbox", false, false, testOutbox},
+		{"Executions", false, false, testExecutions},
+		{"DeadLetters", false, false, testDeadLetters},
+		{"Cancelled", false, false, testCancelled},
+		{"Model", false, false, testModel},
+		{"ReadersAndWriter", false, false, testReadersAndWriter},
+		{"Contents", true, false, testContents},
+		{"Operations", true, false, testOperations},
+		{"Guard", true, false, testGuard},
+		{"BadOperation", true, false, testBadOperation},
+		{"Numbers", true, false, testNumbers},
+		{"NumbersAfterRedo", true, false, testNumbersAfterRedo},
+		{"Query", true, false, testQuery},
+		{"Reopen", false, true, testReopen},
+		{"Crash", false, true, testCrash},
+		{"NumbersAfterReopen", true, true, testNumbersAfterReopen},
+	}
+	for _, c := range cases {
+		if c.sql && !e.SQL || c.keep && (e.Reopen == nil || e.Crash == nil) {
+			continue // the engine has no such side
+		}
+		t.Run(c.name, func(t *testing.T) { c.fn(t, e) })
+	}
+}
+
+func open(t *testing.T, e Engine) neuron.Store {
+	t.Helper()
+	s := e.Open(t, Sequences())
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
