@@ -394,19 +394,59 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
+// testingParams returns the names of the parameters of a function that are *testing.T, *testing.B or *testing.F, and all others.
+func testingParams(fn *ast.FuncType) (testing, other []string) {
+	for _, p := range fn.Params.List {
+		is := false
+		if star, ok := p.Type.(*ast.StarExpr); ok {
+			if sel, ok := star.X.(*ast.SelectorExpr); ok {
+				pkg, ok := sel.X.(*ast.Ident)
+				is = ok && pkg.Name == "testing"
+			}
+		}
+		for _, name := range p.Names {
+			if is {
+				testing = append(testing, name.Name)
+			} else {
+				other = append(other, name.Name)
+			}
+		}
+	}
+	return testing, other
+}
+
+// skips calls found for each Skip of a test, not of a property's draw: scope holds the names that mean a test here.
+func skips(n ast.Node, scope []string, found func(ast.Node)) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			is, other := testingParams(n.Type)
+			inner := slices.DeleteFunc(append(slices.Clone(scope), is...), func(name string) bool { return slices.Contains(other, name) })
+			skips(n.Body, inner, found)
+			return false
+		case *ast.CallExpr:
+			sel, ok := n.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
+				return true
+			}
+			if id, ok := sel.X.(*ast.Ident); ok && slices.Contains(scope, id.Name) {
+				found(n)
+			}
+		}
+		return true
+	})
+}
+
 func TestNothingIsSkipped(t *testing.T) {
 	for _, s := range sources(t) {
-		if !s.test {
-			continue
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			if call, ok := n.(*ast.CallExpr); ok {
-				if sel, ok := call.Fun.(*ast.SelectorExpr); ok && slices.Contains([]string{"Skip", "Skipf", "SkipNow"}, sel.Sel.Name) {
+		for _, decl := range s.file.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Body != nil && s.test {
+				scope, _ := testingParams(fn.Type)
+				skips(fn.Body, scope, func(n ast.Node) {
 					t.Errorf("%s: a test is skipped: what it needs is installed by ./test", s.at(n))
-				}
+				})
 			}
-			return true
-		})
+		}
 	}
 }
 

@@ -329,6 +329,38 @@ func greet(t *testing.T, l net.Listener, path string) {
 	}
 }
 
+// The address of a long path names a directory by a number, which by the time of Close means another directory.
+func TestCloseRemovesItsOwnSocketOnly(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("d", 200))
+	other := t.TempDir()
+	theirs := filepath.Join(other, "soma.sock")
+	for _, err := range []error{os.Mkdir(long, 0o700), os.WriteFile(theirs, nil, 0o600)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := ListenSocket(filepath.Join(long, "soma.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		dir, err := os.Open(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dir.Close()
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(theirs); err != nil {
+		t.Errorf("Close removed another socket: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(long, "soma.sock")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("Close left its socket: %v", err)
+	}
+}
+
 func TestSocketDoesNotReplaceAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "soma.sock")
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {

@@ -12,10 +12,14 @@ import (
 	"testing"
 )
 
-// TestMain is the child as well: asked so, it passes two points three times each and says how far it came.
+// TestMain is the child as well: asked so, it passes two points three times each, or none, and says how far it came.
 func TestMain(m *testing.M) {
 	if os.Getenv("CRASH_TEST_CHILD") == "" {
 		os.Exit(m.Run())
+	}
+	if os.Getenv("CRASH_TEST_CHILD") == "idle" {
+		os.Stdout.WriteString("end")
+		return
 	}
 	for range 3 {
 		Point(DispatchCommitted)
@@ -82,7 +86,7 @@ func TestFaults(t *testing.T) {
 
 func TestUnknownNamesEndTheProgram(t *testing.T) {
 	for _, env := range []string{"SOMA_CRASH=cell.middle", "SOMA_CRASH=cell.mid:0", "SOMA_CRASH=cell.mid:x", "SOMA_FAULT=dedupe"} {
-		out, errText, killed, code := child(t, env)
+		out, errText, killed, code := child(t, env, "CRASH_TEST_CHILD=idle")
 		if killed || code != 2 || out != "" || !strings.HasPrefix(errText, "cannot use SOMA_") {
 			t.Errorf("%s: killed %v, exit %d, output %q, error %q", env, killed, code, out, errText)
 		}

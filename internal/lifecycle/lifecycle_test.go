@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -15,7 +16,19 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain is the program of TestSecondSignalKills as well.
+func TestMain(m *testing.M) {
+	if os.Getenv("LIFECYCLE_TEST_CHILD") == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	ctx, stop := SignalContext(syscall.SIGTERM)
+	defer stop()
+	for raised := time.Now(); time.Since(raised) < 10*time.Second; {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		<-ctx.Done()
+	}
+}
 
 var errBroken = errors.New("broken")
 
@@ -215,5 +228,17 @@ func TestSignalContext(t *testing.T) {
 	stop()
 	if ctx.Err() == nil {
 		t.Error("the context outlives its stop function")
+	}
+}
+
+func TestSecondSignalKills(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), "LIFECYCLE_TEST_CHILD=1")
+	var exit *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &exit) {
+		t.Fatalf("the program survived: %v", err)
+	}
+	if status := exit.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("the program ended with %v", exit)
 	}
 }
