@@ -184,3 +184,28 @@ func TestProviderKeysAreNoKernelEnvironment(t *testing.T) {
 		t.Errorf("names %q", c.KernelEnv)
 	}
 }
+
+// The table in the docs is the settings themselves.
+func TestDocsListEverySetting(t *testing.T) {
+	text, err := os.ReadFile("../../docs/settings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := mustLoad(t, "")
+	want := 0
+	for _, s := range Settings() {
+		want++
+		row := "| `" + s.Key + "` | `" + s.Variable() + "` | " + s.show(c) + " | " + s.Usage + " |\n"
+		if !strings.Contains(string(text), row) {
+			t.Errorf("docs/settings.md lacks the line\n%s", row)
+		}
+	}
+	if n := strings.Count(string(text), "| `SOMA_"); n != want {
+		t.Errorf("docs/settings.md has %d rows for %d settings", n, want)
+	}
+	_, example, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, ok := strings.Cut(example, "```")
+	if c, err := load(t, example, env(), nil); !ok || err != nil || len(c.Models) == 0 {
+		t.Errorf("the example does not load: %v", err)
+	}
+}
