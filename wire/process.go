@@ -244,7 +244,8 @@ type CellEvent struct {
 
 // TurnEndedEvent closes an agent turn.
 type TurnEndedEvent struct {
-	Why    string `json:"why"` // done, interrupted, failed, limit, terminated
+	Why    string `json:"why"`             // done, failed, inference limit, interrupted, terminated
+	Words  string `json:"words,omitempty"` // the provider's own, where it failed
 	Steps  int64  `json:"steps"`
 	Cells  int64  `json:"cells"`
 	Tokens int64  `json:"tokens"`

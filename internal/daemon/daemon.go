@@ -1,0 +1,215 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"soma/internal/agent/price"
+	"soma/internal/api"
+	"soma/internal/config"
+	"soma/internal/lifecycle"
+	"soma/internal/neuron"
+	"soma/internal/neuron/engine"
+	"soma/internal/process"
+	"soma/internal/pykernel"
+	"soma/internal/pykernel/supervise"
+	"soma/internal/store/sqlite"
+)
+
+// owner is the tenant-side identity of the one person of a home.
+const owner = "me"
+
+// Deadlines of a stop: the parts get detachTime in all; ending the python kernels takes up to endTime before that.
+const (
+	detachTime = 5 * time.Second
+	endTime    = 30 * time.Second
+)
+
+// Options say how a daemon runs.
+type Options struct {
+	Build string
+	Log   io.Writer
+	Env   config.Env
+	// Environ returns the whole environment as NAME=value, like os.Environ.
+	Environ func() []string
+}
+
+// daemon is one running instance.
+type daemon struct {
+	home   config.Home
+	config *config.Config
+	o      Options
+	log    *slog.Logger
+	began  time.Time
+
+	store  *sqlite.Store
+	engine *engine.Engine
+	host   *process.Host
+	sup    *supervise.Supervisor
+	models *models
+	events *events
+
+	// ctx lives as long as the OS process: parts that are stopped in order must not end at the first signal already.
+	ctx   context.Context
+	stop  context.CancelCauseFunc // ends Run
+	mu    sync.Mutex
+	fatal error
+}
+
+// errStop is why a daemon ends that was asked to.
+var errStop = errors.New("asked to stop")
+
+// Run serves a home until ctx ends or a client asks to stop; python kernels live on. Errors: *config.HomeError,
+// *config.LockedError, those of sqlite.Open, and a store that cannot go on.
+func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (err error) {
+	d := &daemon{home: home, config: cfg, o: o, began: time.Now()}
+	d.log = slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: cfg.LogLevel}))
+	if err := home.Create(); err != nil {
+		return err
+	}
+	lock, err := home.Lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Release()) }()
+	if err := home.EnsureToken(); err != nil {
+		return err
+	}
+	d.ctx = context.WithoutCancel(ctx)
+	ctx, d.stop = context.WithCancelCause(ctx)
+	defer d.stop(nil)
+	if err := d.wire(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.store.Close()) }()
+	return d.run(ctx)
+}
+
+// wire makes all parts; none of them runs yet but the store.
+func (d *daemon) wire(ctx context.Context) (err error) {
+	sequences := append(process.Sequences(), neuron.Sequence{
+		Name: pykernel.FrameSequence, Last: pykernel.FrameSequenceLast, Save: pykernel.FrameSequenceSave,
+	})
+	if d.store, err = sqlite.Open(ctx, d.home.Database(), sqlite.Options{Sequences: sequences}); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.store.Close())
+		}
+	}()
+	prices, err := d.prices()
+	if err != nil {
+		return err
+	}
+	d.events = newEvents()
+	d.models = newModels(d.config, d.o.Env)
+	d.host = process.New(process.Options{
+		Owner: owner, Node: node, Reader: d.store, Models: d.models, Prices: prices, Python: d.python(),
+		Hold: d.config.Recover == config.Hold, MaxConcurrent: d.config.MaxConcurrent, Spool: d.home.Spool(),
+		Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: time.Now, Log: d.log,
+	})
+	d.engine, err = engine.New(engine.Options{
+		Store: d.store, Kinds: d.host.Kinds(), Types: d.host.Aliases(),
+		Adapters: map[string]neuron.Adapter{process.InferenceKind: d.host.Adapter()},
+		Node:     node, Log: d.log, Committed: d.committed, Fatal: d.fail, Inflight: filepath.Join(d.home.Cache(), "inflight"),
+		Generation: d.store.Generation(),
+	})
+	if err != nil {
+		return err
+	}
+	d.host.Bind(d.engine)
+	d.sup, err = supervise.New(supervise.Options{
+		RunDir: d.home.Run(), BundleDir: d.home.Bundles(), SourceDir: d.env("SOMA_PYTHON_DIR"), Node: node, Neurons: d.engine,
+		Reader: d.store, Env: d.pykernelEnv, Output: d.output, Now: time.Now, Log: d.log, MaxLive: d.config.MaxPykernels,
+		Grace: d.config.PykernelGrace,
+	})
+	return err
+}
+
+// node is the name of this home's one daemon.
+const node = "local"
+
+func (d *daemon) prices() (*price.Table, error) { return price.Builtin() }
+
+// run starts the parts in the order in which they need each other, serves, and stops them in reverse.
+func (d *daemon) run(ctx context.Context) error {
+	if err := d.host.SweepSpools(); err != nil {
+		d.log.Warn("cannot sweep spools", "error", err)
+	}
+	if err := d.sup.Start(d.ctx); err != nil {
+		return fmt.Errorf("cannot attach python kernels: %w", err)
+	}
+	defer d.stopPart("python kernels", d.sup.Stop)
+	if err := d.engine.Start(d.ctx); err != nil {
+		return fmt.Errorf("cannot start the engine: %w", err)
+	}
+	defer d.stopPart("engine", d.engine.Stop)
+	if err := d.host.Start(d.ctx); err != nil {
+		return fmt.Errorf("cannot start processes: %w", err)
+	}
+	defer d.stopPart("processes", d.host.Stop)
+	server, err := api.New(api.Options{
+		Sessions: d.host, Processes: d.host, Events: eventsOf{d.events, d.host, d.store.Generation()}, Daemon: d,
+		Authorize: d.authorize, Build: d.o.Build, Log: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := config.ListenSocket(d.home.Socket())
+	if err != nil {
+		return err
+	}
+	d.log.Info("serving", "pid", os.Getpid(), "socket", d.home.Socket(), "build", d.o.Build, "started_in", time.Since(d.began))
+	group := lifecycle.Group{Grace: detachTime}
+	group.Add("api", func(ctx context.Context) error { return server.Serve(ctx, listener) })
+	err = group.Run(ctx)
+	d.log.Info("stopping", "why", context.Cause(ctx))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return errors.Join(err, d.fatal)
+}
+
+func (d *daemon) stopPart(name string, stop func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(d.ctx, detachTime)
+	defer cancel()
+	began := time.Now()
+	if err := stop(ctx); err != nil {
+		d.log.Error("cannot stop a part in time; it is left", "part", name, "error", err)
+		return
+	}
+	d.log.Info("shutdown", "part", name, "took", time.Since(began))
+}
+
+// fail ends the daemon when the store cannot go on: the restart is the tested path.
+func (d *daemon) fail(err error) {
+	d.log.Error("the store cannot go on", "error", err)
+	d.mu.Lock()
+	d.fatal = err
+	d.mu.Unlock()
+	d.stop(err)
+}
+
+func (d *daemon) authorize(token string) api.Access {
+	ok, err := d.home.CheckToken(token)
+	if err != nil {
+		d.log.Error("cannot check the token", "error", err)
+	}
+	if !ok {
+		return api.Nobody
+	}
+	return api.Admin
+}
+
+func (d *daemon) env(name string) string {
+	v, _ := d.o.Env(name)
+	return v
+}

@@ -1,0 +1,153 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+
+	"soma/internal/process"
+	"soma/wire"
+)
+
+// waitingItems bounds what waits for one listener; past it he loses items and is told.
+const waitingItems = 1024
+
+// events hands committed and live events to whoever listens, and waits for nobody.
+type events struct {
+	mu   sync.Mutex
+	subs map[string][]*subscription // by session; "" listens to all committed events
+}
+
+type subscription struct {
+	events  *events
+	session string
+	ready   chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	items   []wire.Item
+	dropped bool
+}
+
+func newEvents() *events { return &events{subs: map[string][]*subscription{}} }
+
+func (e *events) publish(ev wire.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.subs[ev.Session] {
+		s.offer(wire.Item{Event: &ev})
+	}
+	for _, s := range e.subs[""] {
+		s.offer(wire.Item{Event: &ev})
+	}
+}
+
+func (e *events) live(session, kind string, body any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.subs[session]) == 0 {
+		return
+	}
+	b, err := json.Marshal(body)
+	if err != nil { // bodies are structs of wire
+		panic(err)
+	}
+	for _, s := range e.subs[session] {
+		s.offer(wire.Item{Live: &wire.Live{Kind: kind, Body: b}})
+	}
+}
+
+func (e *events) subscribe(session string) *subscription {
+	s := &subscription{events: e, session: session, ready: make(chan struct{}, 1)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.subs[session] = append(e.subs[session], s)
+	return s
+}
+
+func (s *subscription) offer(it wire.Item) {
+	s.mu.Lock()
+	if len(s.items) < waitingItems {
+		s.items = append(s.items, it)
+	} else {
+		s.dropped = true
+	}
+	s.mu.Unlock()
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Next returns the next item, or ctx's error when that ends first.
+func (s *subscription) Next(ctx context.Context) (wire.Item, error) {
+	for {
+		if it, ok := s.take(); ok {
+			return it, nil
+		}
+		select {
+		case <-s.ready:
+		case <-ctx.Done():
+			return wire.Item{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (s *subscription) take() (wire.Item, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.items) > 0 {
+		it := s.items[0]
+		s.items = s.items[1:]
+		return it, true
+	}
+	if s.dropped {
+		s.dropped = false
+		return wire.Item{Dropped: true}, true
+	}
+	return wire.Item{}, false
+}
+
+// Close ends the subscription.
+func (s *subscription) Close() {
+	e := s.events
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.subs[s.session] = slices.DeleteFunc(e.subs[s.session], func(o *subscription) bool { return o == s })
+	if len(e.subs[s.session]) == 0 {
+		delete(e.subs, s.session)
+	}
+}
+
+// eventsOf is what the API reads events from: rows of the host, and what happens now.
+type eventsOf struct {
+	*events
+	host       *process.Host
+	generation string
+}
+
+// Generation names the life of the database.
+func (e eventsOf) Generation() string { return e.generation }
+
+// Events reads committed events.
+func (e eventsOf) Events(ctx context.Context, session string, after uint64, limit int) ([]wire.Event, uint64, uint64, error) {
+	return e.host.Events(ctx, session, after, limit)
+}
+
+// Subscribe begins to listen; who joins in the middle of an answer first gets what it has shown so far.
+func (e eventsOf) Subscribe(session string) interface {
+	Next(ctx context.Context) (wire.Item, error)
+	Close()
+} {
+	s := e.subscribe(session)
+	if session != "" {
+		for _, text := range e.host.LiveTexts(session) {
+			b, err := json.Marshal(text)
+			if err != nil {
+				panic(err)
+			}
+			s.offer(wire.Item{Live: &wire.Live{Kind: wire.Delta, Body: b}})
+		}
+	}
+	return s
+}

@@ -1,0 +1,103 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"soma/internal/agent/model"
+	"soma/internal/agent/model/openai"
+	"soma/internal/agent/model/script"
+	"soma/internal/config"
+	"soma/internal/process"
+	"soma/wire"
+)
+
+// maxProviders bounds the providers that are kept ready; scripts named by file could otherwise pile up.
+const maxProviders = 256
+
+// models finds models by name. Keys and variables are read when the daemon starts.
+type models struct {
+	config    *config.Config
+	env       config.Env
+	variables []string
+
+	mu   sync.Mutex
+	made map[string]process.Model
+}
+
+func newModels(c *config.Config, env config.Env) *models {
+	return &models{config: c, env: env, variables: c.ProviderVariables(env), made: map[string]process.Model{}}
+}
+
+// Find returns a model; the error is a *wire.Error that says what to do.
+func (m *models) Find(name string) (process.Model, error) {
+	found, err := m.config.Resolve(name, m.env)
+	if err != nil {
+		return process.Model{}, modelError(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p, ok := m.made[found.Name]; ok && found.Type != config.Script {
+		return p, nil
+	}
+	p := process.Model{Vendor: string(found.Type), Model: found.Model}
+	if p.Provider, err = m.provider(found); err != nil {
+		return process.Model{}, wire.Errorf(wire.Unprocessable, "cannot use model %s: %v", found.Name, err)
+	}
+	if len(m.made) >= maxProviders {
+		clear(m.made)
+	}
+	m.made[found.Name] = p
+	return p, nil
+}
+
+func (m *models) provider(found config.Model) (model.Provider, error) {
+	switch found.Type {
+	case config.Script:
+		return script.Open(found.Model)
+	case config.OpenAI:
+		key, err := found.Key(m.env)
+		if err != nil {
+			return nil, err
+		}
+		return openai.New(openai.Config{BaseURL: found.BaseURL, Key: key.Reveal()})
+	}
+	return nil, fmt.Errorf("type %s is not known", found.Type)
+}
+
+func modelError(err error) error {
+	var none *config.NoModelError
+	var choose *config.ChooseModelError
+	switch {
+	case errors.As(err, &none), errors.As(err, &choose):
+		return wire.Errorf(wire.NoModel, "%v", err)
+	}
+	return wire.Errorf(wire.Unprocessable, "%v", err)
+}
+
+func (m *models) names() []string {
+	names := []string{}
+	for _, c := range m.config.Models {
+		names = append(names, c.Name)
+	}
+	return append(names, "script:tour")
+}
+
+// Models lists the models that are configured, and the built-in one.
+func (d *daemon) Models(context.Context) ([]wire.Model, error) {
+	var list []wire.Model
+	for _, c := range d.config.Models {
+		entry := wire.Model{Name: c.Name, Type: string(c.Type), Model: c.Model, BaseURL: c.BaseURL, Default: c.Name == d.config.DefaultModel}
+		if _, err := d.models.Find(c.Name); err != nil {
+			entry.Problem = err.Error()
+		}
+		list = append(list, entry)
+	}
+	if !slices.ContainsFunc(list, func(m wire.Model) bool { return m.Name == "script:tour" }) {
+		list = append(list, wire.Model{Name: "script:tour", Type: string(config.Script), Model: "tour"})
+	}
+	return list, nil
+}

@@ -1,0 +1,259 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+	"unicode/utf8"
+
+	"soma/ident"
+	"soma/internal/neuron"
+	"soma/wire"
+)
+
+// Bounds of what a client chooses.
+const (
+	maxClientID = 64
+	maxCode     = 1 << 20
+	maxTimeout  = time.Hour
+)
+
+// Open begins a session, or returns the one that was begun by the same request.
+func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.Session, error) {
+	if req.Kind == "" {
+		req.Kind = wire.SessionRun
+	}
+	if req.Kind != wire.SessionRun && req.Kind != wire.SessionPy {
+		return wire.Session{}, wire.Errorf(wire.BadRequest, "a session's kind is run or py, not %q", req.Kind)
+	}
+	if !filepath.IsAbs(req.Workspace) || len(req.Workspace) > 4096 || !utf8.ValidString(req.Workspace) {
+		return wire.Session{}, wire.Errorf(wire.BadRequest, "workspace %q is not an absolute path", req.Workspace)
+	}
+	req.Workspace = filepath.Clean(req.Workspace)
+	m := open{Session: id, Branch: ident.New(h.o.Now()), Open: req}
+	if old, _, err := h.session(ctx, id); err != nil {
+		return wire.Session{}, err
+	} else if old == nil {
+		if err := checkFolder(req.Workspace); err != nil {
+			return wire.Session{}, err
+		}
+		if req.Kind == wire.SessionRun {
+			if _, err := h.o.Models.Find(req.Model); err != nil {
+				return wire.Session{}, err
+			}
+			if m.PID, err = h.pids.take(ctx); err != nil {
+				return wire.Session{}, err
+			}
+		}
+		if err := h.checkPython(req.Python); err != nil {
+			return wire.Session{}, err
+		}
+	}
+	if err := h.deliver(ctx, sessionID(h.o.Owner, id), openType.Alias(), ident.Named("session.open", id), m); err != nil {
+		return wire.Session{}, err
+	}
+	s, keep, err := h.session(ctx, id)
+	if err != nil {
+		return wire.Session{}, err
+	}
+	if s == nil {
+		return wire.Session{}, wire.Errorf(wire.Internal, "session %s was not kept", id)
+	}
+	// Past the dedupe window and for a repeat under the same id the row says whether the request is the same.
+	if s.Kind != req.Kind || s.Workspace != req.Workspace || s.Model != req.Model || s.Agent != req.Agent || s.Python != req.Python || keep != req.Keep {
+		return wire.Session{}, wire.Errorf(wire.Conflict, "session %s exists with another workspace, model or kind", id).Do("choose another id")
+	}
+	return *s, nil
+}
+
+// Close refuses further inputs and ends the session's process and python kernel; its history stays.
+func (h *Host) Close(ctx context.Context, id string) (wire.Session, error) {
+	if err := h.deliver(ctx, sessionID(h.o.Owner, id), closeType.Alias(), ident.ID{}, closing{Session: id}); err != nil {
+		return wire.Session{}, err
+	}
+	return h.Session(ctx, id)
+}
+
+// Admit stores an input durably under the client's id and lets the session's process have it; without a live process one is
+// spawned. Repeated it answers the same.
+func (h *Host) Admit(ctx context.Context, session, clientID string, in wire.Input) (wire.InputState, error) {
+	if in.Mode == "" {
+		in.Mode = wire.Steer
+	}
+	switch {
+	case len(clientID) > maxClientID:
+		return wire.InputState{}, wire.Errorf(wire.BadRequest, "an input's id has at most %d characters", maxClientID)
+	case in.Mode != wire.Steer && in.Mode != wire.After:
+		return wire.InputState{}, wire.Errorf(wire.BadRequest, "an input's mode is steer or after, not %q", in.Mode)
+	case in.Text == "":
+		return wire.InputState{}, wire.Errorf(wire.BadRequest, "the input is empty")
+	}
+	m := admit{Session: session, ClientID: clientID, Text: in.Text, Mode: in.Mode}
+	id := ident.Named("input", session+"/"+clientID)
+	before, pid, err := h.admittance(ctx, session)
+	if err != nil {
+		return wire.InputState{}, err
+	}
+	if pid != 0 {
+		err = h.deliver(ctx, processID(h.o.Owner, pid), admitType.Alias(), ident.Derive(id, pid.String()), m)
+	}
+	var refused *wire.Error
+	if pid == 0 || errors.As(err, &refused) && refused.Code == wire.ProcessEnded {
+		if m.PID, err = h.pids.take(ctx); err != nil {
+			return wire.InputState{}, err
+		}
+		err = h.deliver(ctx, sessionID(h.o.Owner, session), forwardType.Alias(), ident.Derive(id, "forward"), m)
+	}
+	if err != nil {
+		return wire.InputState{}, err
+	}
+	st, err := h.Input(ctx, session, clientID)
+	if err != nil {
+		return st, err
+	}
+	if row, err := findInput(h.rows(ctx), session, clientID); err != nil || row == nil || row.text != in.Text || row.mode != in.Mode {
+		return st, errors.Join(err, wire.Errorf(wire.Conflict, "input %s was already sent with another text or mode", clientID).Do("choose another id"))
+	}
+	st.Event = before
+	return st, nil
+}
+
+// admittance returns the session's last event and its live process, 0 for none.
+func (h *Host) admittance(ctx context.Context, session string) (lastEvent uint64, pid ident.PID, err error) {
+	found := false
+	err = h.rows(ctx).Query(`select s.last_event, coalesce((select max(pid) from process p where p.session = s.id and p.ended_at is null), 0)
+from session s where s.id = ?`, []any{session}, func(scan func(...any) error) error { found = true; return scan(&lastEvent, &pid) })
+	if err == nil && !found {
+		err = wire.Errorf(wire.NotFound, "there is no session %s", session)
+	}
+	return lastEvent, pid, err
+}
+
+// Input returns the state of an input.
+func (h *Host) Input(ctx context.Context, session, clientID string) (wire.InputState, error) {
+	row, err := findInput(h.rows(ctx), session, clientID)
+	if err == nil && row == nil {
+		err = wire.Errorf(wire.NotFound, "session %s has no input %s", session, clientID)
+	}
+	if err != nil {
+		return wire.InputState{}, err
+	}
+	return wire.InputState{Session: session, ClientID: clientID, PID: uint64(row.pid), Mode: row.mode, State: row.state, At: row.at}, nil
+}
+
+// RunCell runs code in the python kernel of a session of kind py. Repeated it answers the same.
+func (h *Host) RunCell(ctx context.Context, session, clientID string, in wire.RunCell) (wire.Cell, error) {
+	switch {
+	case len(in.Code) > maxCode:
+		return wire.Cell{}, wire.Errorf(wire.TooLarge, "a cell has at most %d bytes", maxCode)
+	case in.TimeoutMS < 0 || in.TimeoutMS > maxTimeout.Milliseconds():
+		return wire.Cell{}, wire.Errorf(wire.BadRequest, "timeout_ms is at most %d", maxTimeout.Milliseconds())
+	case in.TimeoutMS == 0:
+		in.TimeoutMS = maxTimeout.Milliseconds()
+	}
+	id := ident.Named("cell", session+"/"+clientID)
+	m := runCell{Cell: id.String(), Code: in.Code, TimeoutMS: in.TimeoutMS}
+	if err := h.deliver(ctx, sessionID(h.o.Owner, session), runCellType.Alias(), ident.Derive(id, "run"), m); err != nil {
+		return wire.Cell{}, err
+	}
+	c, err := h.Cell(ctx, m.Cell)
+	if err == nil && c.Code != in.Code {
+		return c, wire.Errorf(wire.Conflict, "cell %s was already sent with other code", clientID).Do("choose another id")
+	}
+	return c, err
+}
+
+// InterruptCell stops a cell of a session of kind py; one that has ended stays as it is.
+func (h *Host) InterruptCell(ctx context.Context, id string) (wire.Cell, error) {
+	c, err := h.Cell(ctx, id)
+	if err != nil {
+		return c, err
+	}
+	if c.PID != 0 {
+		return c, wire.Errorf(wire.Unprocessable, "cell %s belongs to process %d", id, c.PID).Do("interrupt the process")
+	}
+	if err := h.deliver(ctx, sessionID(h.o.Owner, c.Session), stopCellType.Alias(), ident.ID{}, stopCell{Cell: id}); err != nil {
+		return c, err
+	}
+	return h.Cell(ctx, id)
+}
+
+// Signal pauses, resumes, interrupts or terminates a process. Repeated under the same id it has no further effect.
+func (h *Host) Signal(ctx context.Context, pid uint64, clientID string, s wire.Signal) (wire.Process, error) {
+	switch s.Signal {
+	case wire.Pause, wire.Resume, wire.Interrupt, wire.Terminate:
+	default:
+		return wire.Process{}, wire.Errorf(wire.BadRequest, "a signal is interrupt, pause, resume or terminate, not %q", s.Signal)
+	}
+	p, err := h.Process(ctx, pid)
+	if err != nil {
+		return p, err
+	}
+	if p.EndedAt != nil {
+		if s.Signal == wire.Terminate {
+			return p, nil
+		}
+		return p, wire.Errorf(wire.ProcessEnded, "process %d has ended", pid)
+	}
+	id := ident.Named("signal", ident.PID(pid).String()+"/"+clientID)
+	d, err := signalType.New(processID(h.o.Owner, ident.PID(pid)), signal{Signal: s.Signal}, h.o.Now())
+	if err != nil {
+		return p, err
+	}
+	d.ID, d.Correlation, d.Lane = id, id, neuron.Signal
+	if err := problem(h.neurons.Deliver(ctx, d)); err != nil {
+		return p, err
+	}
+	return h.Process(ctx, pid)
+}
+
+func (h *Host) deliver(ctx context.Context, to neuron.ID, alias string, id ident.ID, msg any) error {
+	if id.IsZero() {
+		id = ident.New(h.o.Now())
+	}
+	payload, err := neuron.NewType[any](alias).Encode(msg)
+	if err != nil {
+		return err
+	}
+	return problem(h.neurons.Deliver(ctx, neuron.Delivery{ID: id, Alias: alias, Payload: payload, Target: to, Correlation: id, At: h.o.Now()}))
+}
+
+// problem turns what the engine returns into an error of the wire.
+func problem(err error) error {
+	var r *neuron.Refusal
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &r):
+		return wire.Errorf(codeOf(r.Code), "%s", errorText(r))
+	case errors.Is(err, neuron.ErrBusy):
+		return wire.Errorf(wire.Busy, "too much waits for it").Do("try again")
+	case errors.Is(err, neuron.ErrStopped):
+		return wire.Errorf(wire.Stopping, "the daemon is stopping").Do("try again when it is back")
+	}
+	return err
+}
+
+func errorText(r *neuron.Refusal) string {
+	if r.Err != nil {
+		return r.Err.Error()
+	}
+	return string(r.Code)
+}
+
+func codeOf(c neuron.Code) wire.Code {
+	switch c {
+	case codeEnded:
+		return wire.ProcessEnded
+	case codeClosed:
+		return wire.SessionClosed
+	case codeConflict:
+		return wire.Conflict
+	case codeMissing:
+		return wire.NotFound
+	case codeFull:
+		return wire.Busy
+	}
+	return wire.Unprocessable
+}

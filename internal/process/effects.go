@@ -1,0 +1,212 @@
+package process
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"soma/ident"
+	"soma/internal/agent/turn"
+	"soma/internal/neuron"
+	"soma/internal/pykernel"
+	"soma/message"
+	"soma/wire"
+)
+
+// result is a tool call's end as it is known in this turn.
+type result struct {
+	message message.Message
+	event   wire.ToolResultEvent
+}
+
+// perform stages the effects in the order that the machine gave, then the events that sum them up.
+func (w *work) perform(effects []turn.Effect) error {
+	begins := false
+	for _, e := range effects {
+		var err error
+		switch e := e.(type) {
+		case turn.WantSlot:
+			w.update.WantSlot = true
+		case turn.DropSlot:
+			w.update.DropSlot = true
+		case turn.StartTurn:
+			w.s.Turn, begins = sums{Cost: new(int64)}, true
+		case turn.EndTurn:
+			w.endTurn(e)
+		case turn.Deliver:
+			err = w.deliver(e.Input)
+		case turn.CancelInput:
+			w.endInput(e.Input, "cancelled")
+		case turn.StartInference:
+			w.startInference(e, begins)
+		case turn.CancelInference:
+			w.t.CancelExecution(w.s.Execution)
+		case turn.Supersede:
+			// its ledger row and event are written by who reports the failure
+		case turn.AppendAnswer:
+			w.appendAnswer()
+		case turn.StartCalls:
+			err = w.startCalls(e.Calls)
+		case turn.CancelCalls:
+			err = w.cancelCalls(e.Calls)
+		case turn.AppendResult:
+			err = w.appendResult(e)
+		case turn.WaitUntil:
+			err = w.waitUntil(time.UnixMilli(e.Time))
+		case turn.Note:
+			m := w.append(message.Message{Role: message.Note, Text: e.Text}, 0)
+			w.event(wire.NoteAdded, wire.NoteEvent{Message: m, State: w.tell()})
+		case turn.Ended:
+			w.ended()
+		case turn.Dropped:
+			w.h.o.Log.Debug("event dropped", "pid", w.pid, "why", e.Why)
+		default:
+			err = neuron.Settle(fmt.Errorf("effect %T is not known", e))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// append adds a message to the branch; a body above the payload limit becomes content.
+func (w *work) append(m message.Message, attempt int) wire.Message {
+	w.s.Messages++
+	row := &insertMessage{branch: w.s.Branch, seq: w.s.Messages, id: w.t.NewID(), role: m.Role, attempt: attempt, at: w.t.Now()}
+	b, err := json.Marshal(m)
+	if err != nil { // its raw parts were checked when it was made
+		panic(err)
+	}
+	if len(b) > neuron.DefaultLimits().PayloadBytes {
+		row.content = w.t.Keep(b)
+	} else {
+		row.body = b
+	}
+	w.t.Write(row)
+	return wire.Message{Seq: row.seq, ID: row.id.String(), Attempt: attempt, At: row.at, Message: m}
+}
+
+func (w *work) deliver(clientID string) error {
+	in, err := findInput(w.t, w.s.Session, clientID)
+	if err != nil {
+		return err
+	}
+	if in == nil {
+		return neuron.Settle(fmt.Errorf("input %s has no row", clientID))
+	}
+	w.joined = append(w.joined, w.append(message.Message{Role: message.User, Text: in.text}, 0))
+	w.endInput(clientID, "delivered")
+	return nil
+}
+
+func (w *work) endInput(clientID, state string) {
+	w.t.Write(&endInput{session: w.s.Session, clientID: clientID, state: state, at: w.t.Now()})
+	if state != "delivered" { // a delivered one shows as a message
+		w.event(wire.InputEnded, wire.InputEvent{ClientID: clientID, State: state})
+	}
+}
+
+func (w *work) startInference(e turn.StartInference, begins bool) {
+	if e.Attempt == 1 {
+		w.s.Execution = w.t.NewID().WithAttempt(0)
+		w.s.Sums.Steps++
+		w.s.Turn.Steps++
+	}
+	w.s.Alarm = ident.ID{}
+	in := inferenceInput{PID: w.pid, Session: w.s.Session, Branch: w.s.Branch, Through: w.s.Messages, Model: w.s.Model,
+		Inference: e.Inference, Attempt: e.Attempt}
+	w.t.Start(neuron.Execution{ID: w.s.Execution, Attempt: e.Attempt, Kind: InferenceKind, Policy: neuron.Attach, Input: in.encode(),
+		Then: answerType.Alias()})
+	w.event(wire.StepStarted, wire.StepStartedEvent{Step: e.Inference, Attempt: e.Attempt, Turn: begins, Model: w.s.Model,
+		Messages: w.joined, State: w.tell()})
+	w.joined = nil
+}
+
+func (w *work) endTurn(e turn.EndTurn) {
+	u := w.s.Turn
+	w.event(wire.TurnEnded, wire.TurnEndedEvent{Why: string(e.Why), Words: e.Words, Steps: u.Steps, Cells: u.Cells, Tokens: u.Tokens,
+		Cost: u.Cost, State: w.tell()})
+}
+
+func (w *work) appendAnswer() {
+	w.took.Message = w.append(w.reply.Message, w.took.Attempt)
+}
+
+func (w *work) waitUntil(at time.Time) error {
+	id, err := neuron.After(w.t, at.Sub(w.t.Now()), wokeType, woke{})
+	w.s.Alarm = id
+	return err
+}
+
+// startCalls begins the calls of the answer in call order: the frames enter the python kernel in that order (K-10).
+func (w *work) startCalls(keys []string) error {
+	at := site{session: w.s.Session, branch: w.s.Branch, workspace: w.s.Workspace, python: w.s.Python}
+	kernel, err := w.h.pykernelFor(w.t, &w.s.Kernel, at)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		c := w.call(key)
+		run, err := w.h.cellOf(w.reply.Message.Calls, c)
+		if err != nil {
+			return err
+		}
+		c.Kernel = kernel
+		if err := startCell(w.t, kernel, at, w.pid, run); err != nil {
+			return err
+		}
+		w.s.Sums.Cells++
+		w.s.Turn.Cells++
+	}
+	return nil
+}
+
+func (w *work) cancelCalls(keys []string) error {
+	for _, key := range keys {
+		if c := w.call(key); c != nil && c.Cell != "" {
+			if err := interruptCell(w.t, c.Kernel, c.Cell); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// appendResult adds the tool message of a call to the branch: the one of this turn, one held in its row, or a cancelled one.
+func (w *work) appendResult(e turn.AppendResult) error {
+	i := slices.IndexFunc(w.s.Calls, func(c openCall) bool { return c.Key == e.Call })
+	if i < 0 {
+		return neuron.Settle(fmt.Errorf("call %s is not open", e.Call))
+	}
+	c := w.s.Calls[i]
+	w.s.Calls = slices.Delete(w.s.Calls, i, i+1)
+	if e.Cancelled {
+		text := "cancelled: it was interrupted; what it did before that stays done"
+		w.t.Write(&endToolCall{id: c.Row, status: message.Cancelled, at: w.t.Now()})
+		w.append(message.Message{Role: message.Tool, CallID: c.CallID, Status: message.Cancelled, Text: text}, 0)
+		w.event(wire.ToolResult, wire.ToolResultEvent{Step: c.Step, CallID: c.CallID, Tool: c.Tool, Cell: c.Cell,
+			Status: string(message.Cancelled), Note: text, State: w.tell()})
+		return nil
+	}
+	if r, ok := w.results[e.Call]; ok {
+		w.append(r.message, 0)
+		return nil
+	}
+	held, err := heldResult(w.t, c.Row)
+	if err != nil {
+		return err
+	}
+	w.append(held, 0)
+	return nil
+}
+
+func (w *work) ended() {
+	if w.s.Kernel.ID != "" {
+		w.t.Write(&pykernel.EndKernel{ID: w.s.Kernel.ID, Reason: "the process has ended"})
+		w.s.Kernel.gone(w.s.Kernel.ID)
+	}
+	w.event(wire.ProcessExited, wire.StateEvent{State: w.wireState(), ExitCode: w.exitCode()})
+	w.told = true
+}

@@ -1,0 +1,135 @@
+package process
+
+import (
+	"encoding/json"
+	"time"
+
+	"soma/ident"
+	"soma/internal/neuron"
+	"soma/internal/pykernel"
+	"soma/message"
+	"soma/wire"
+)
+
+// Kinds of neurons.
+const (
+	SessionKind = "session"
+	ProcessKind = "process"
+)
+
+// InferenceKind is the kind of the execution that asks a provider.
+const InferenceKind = "inference"
+
+// Refusal codes of this room.
+const (
+	codeEnded    neuron.Code = "process_ended"
+	codeClosed   neuron.Code = "session_closed"
+	codeConflict neuron.Code = "conflict"
+	codeMissing  neuron.Code = "not_found"
+	codeFull     neuron.Code = "inputs_full"
+	codeKind     neuron.Code = "wrong_session_kind"
+)
+
+// open begins a session with its branch and first process.
+type open struct {
+	Session string           `json:"session"`
+	PID     ident.PID        `json:"pid,omitempty"` // of the first process; 0 for a session of kind py
+	Branch  ident.ID         `json:"branch"`
+	Open    wire.OpenSession `json:"open"`
+}
+
+// admit stores an input. PID is the process that a session spawns for it where none lives.
+type admit struct {
+	Session  string    `json:"session"`
+	ClientID string    `json:"client_id"`
+	Text     string    `json:"text"`
+	Mode     string    `json:"mode"`
+	PID      ident.PID `json:"pid,omitempty"`
+	// Stored says that the row was written by the session's turn that forwards the input.
+	Stored bool `json:"stored,omitempty"`
+}
+
+type closing struct {
+	Session string `json:"session"`
+}
+
+type runCell struct {
+	Cell      string `json:"cell"`
+	Code      string `json:"code"`
+	TimeoutMS int64  `json:"timeout_ms"`
+}
+
+type stopCell struct {
+	Cell string `json:"cell"`
+}
+
+type dispatch struct{}
+
+type woke struct{}
+
+type signal struct {
+	Signal string `json:"signal"`
+	Code   int    `json:"code,omitempty"`
+	Cause  string `json:"cause,omitempty"`
+}
+
+// answer is the payload of an inference's outcome.
+type answer struct {
+	Message message.Message `json:"message"`
+	Usage   message.Usage   `json:"usage"`
+	// Failure is set when the provider failed; Message is then empty.
+	Failure   *failure  `json:"failure,omitempty"`
+	Vendor    string    `json:"vendor"`
+	Model     string    `json:"model"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at"`
+}
+
+type failure struct {
+	Class      string        `json:"class"`
+	Words      string        `json:"words"`
+	RetryAfter time.Duration `json:"retry_after,omitempty"`
+}
+
+// inferenceInput is the input of the execution InferenceKind: where to find the context, never the context itself.
+type inferenceInput struct {
+	PID       ident.PID `json:"pid"`
+	Session   string    `json:"session"`
+	Branch    ident.ID  `json:"branch"`
+	Through   uint64    `json:"through"` // the last message of the context
+	Model     string    `json:"model"`
+	Inference int64     `json:"inference"`
+	Attempt   int       `json:"attempt"`
+}
+
+func (in *inferenceInput) encode() json.RawMessage {
+	b, err := json.Marshal(in)
+	if err != nil { // plain numbers and strings
+		panic(err)
+	}
+	return b
+}
+
+// The permanent aliases.
+var (
+	openType      = neuron.NewType[open]("session.open.v1")
+	closeType     = neuron.NewType[closing]("session.close.v1")
+	forwardType   = neuron.NewType[admit]("session.admit.v1")
+	runCellType   = neuron.NewType[runCell]("session.run_cell.v1")
+	stopCellType  = neuron.NewType[stopCell]("session.stop_cell.v1")
+	admitType     = neuron.NewType[admit]("agent.admit.v1")
+	dispatchType  = neuron.NewType[dispatch]("agent.dispatch.v1")
+	answerType    = neuron.NewType[neuron.Ended]("agent.answer.v1")
+	signalType    = neuron.NewType[signal]("agent.signal.v1")
+	wokeType      = neuron.NewType[woke]("agent.woke.v1")
+	cellEndedType = neuron.NewType[pykernel.CellEnded](pykernel.CellEndedAlias)
+	goneType      = neuron.NewType[pykernel.Gone](pykernel.GoneAlias)
+	sessionType   = neuron.NewType[sessionState]("session.state.v1")
+	processType   = neuron.NewType[processState]("process.state.v1")
+
+	aliases = []string{
+		openType.Alias(), closeType.Alias(), forwardType.Alias(), runCellType.Alias(), stopCellType.Alias(),
+		admitType.Alias(), dispatchType.Alias(), answerType.Alias(), signalType.Alias(), wokeType.Alias(),
+		cellEndedType.Alias(), goneType.Alias(),
+	}
+)

@@ -1,0 +1,231 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"soma/ident"
+	"soma/internal/agent/turn"
+	"soma/internal/neuron"
+	"soma/message"
+	"soma/wire"
+)
+
+// sums count what a process or a turn has used. Cost is nil once any part of it is unknown.
+type sums struct {
+	Steps     int64  `json:"steps"`
+	Cells     int64  `json:"cells"`
+	Tokens    int64  `json:"tokens"`
+	Cost      *int64 `json:"cost"`
+	Estimated bool   `json:"estimated,omitempty"`
+}
+
+func (s *sums) spend(u message.Usage, cost *int64) {
+	s.Tokens += u.Total()
+	s.Estimated = s.Estimated || u.Estimated
+	switch {
+	case s.Cost == nil:
+	case cost == nil:
+		s.Cost = nil
+	default:
+		n := *s.Cost + *cost
+		s.Cost = &n
+	}
+}
+
+// openCall is a call of the last answer whose result has not joined the branch. Its key in the turn machine is its
+// position, for a provider's own ids may repeat.
+type openCall struct {
+	Key    string   `json:"key"`
+	CallID string   `json:"call_id"`
+	Tool   string   `json:"tool"`
+	Row    ident.ID `json:"row"`
+	Cell   string   `json:"cell,omitempty"`
+	Kernel string   `json:"kernel,omitempty"`
+	Step   int64    `json:"step"`
+}
+
+// processState is what a process's neuron remembers.
+type processState struct {
+	Machine   turn.State   `json:"machine"`
+	Session   string       `json:"session"`
+	Branch    ident.ID     `json:"branch"`
+	Model     string       `json:"model"`
+	Python    string       `json:"python,omitempty"`
+	Workspace string       `json:"workspace"`
+	Messages  uint64       `json:"messages"` // last sequence of the branch
+	Kernel    pykernelSlot `json:"kernel"`
+	// Execution is the current or last inference.
+	Execution ident.ID   `json:"execution,omitzero"`
+	Calls     []openCall `json:"calls,omitempty"`
+	Alarm     ident.ID   `json:"alarm,omitzero"` // of a provider delay
+	Sums      sums       `json:"sums"`
+	Turn      sums       `json:"turn"`
+}
+
+func processID(owner string, pid ident.PID) neuron.ID {
+	return neuron.ID{Owner: owner, Kind: ProcessKind, Key: pid.String()}
+}
+
+func (h *Host) processKind() *neuron.Kind {
+	k := neuron.NewKind(ProcessKind)
+	k.Place = h.placeOfProcess
+	neuron.Handle(k, admitType, func(t *neuron.Turn, m admit) error { return h.work(t, func(w *work) error { return w.admit(m) }) })
+	neuron.Handle(k, dispatchType, func(t *neuron.Turn, _ dispatch) error {
+		return h.work(t, func(w *work) error { return w.step(turn.Dispatched{}) })
+	})
+	neuron.Handle(k, answerType, func(t *neuron.Turn, m neuron.Ended) error {
+		return h.work(t, func(w *work) error { return w.answered(m) })
+	})
+	neuron.Handle(k, cellEndedType, h.processCellEnded)
+	neuron.Handle(k, goneType, func(t *neuron.Turn, m pykernelGone) error {
+		return h.work(t, func(w *work) error { w.s.Kernel.gone(m.Kernel); return nil })
+	})
+	neuron.Handle(k, signalType, func(t *neuron.Turn, m signal) error { return h.work(t, func(w *work) error { return w.signal(m) }) })
+	neuron.Handle(k, wokeType, func(t *neuron.Turn, _ woke) error {
+		return h.work(t, func(w *work) error { return w.step(turn.Woke{}) })
+	})
+	return k
+}
+
+// work is one turn of a process: the state before and after, and what the turn machine's effects stage.
+type work struct {
+	h      *Host
+	t      *neuron.Turn
+	pid    ident.PID
+	s      processState
+	before turn.State
+	update Update
+	// told says that an event of this turn already carries the new state.
+	told bool
+	// results are the tool messages that are known in this turn, by call key.
+	results map[string]result
+	// joined are the messages that entered the branch, for the event that tells of them.
+	joined []wire.Message
+	reply  *answer // the answer that is being taken
+	took   wire.StepEndedEvent
+}
+
+// work loads the process, lets fn change it, and stages what follows.
+func (h *Host) work(t *neuron.Turn, fn func(*work) error) error {
+	w := &work{h: h, t: t, results: map[string]result{}}
+	if err := w.load(); err != nil {
+		return err
+	}
+	w.before = w.s.Machine
+	sums := w.s.Sums
+	if err := fn(w); err != nil {
+		return err
+	}
+	return w.finish(sums)
+}
+
+func (w *work) load() error {
+	pid, err := ident.ParsePID(w.t.Self().Key)
+	if err != nil {
+		return neuron.Settle(err)
+	}
+	w.pid = pid
+	if w.s, err = neuron.State(w.t, processType, nil); err != nil || w.s.Session != "" {
+		return err
+	}
+	row, err := findProcess(w.t, pid)
+	if err != nil {
+		return err
+	}
+	if row == nil {
+		return neuron.SettleAs(codeMissing, fmt.Errorf("no process %s", pid))
+	}
+	last, err := lastMessage(w.t, row.branch)
+	if err != nil {
+		return err
+	}
+	w.s = processState{
+		Machine: turn.New(row.createdAt, turn.Options{RunToEnd: !row.keep, Hold: w.h.o.Hold}),
+		Session: row.session, Branch: row.branch, Model: row.model, Python: row.python, Workspace: row.workspace,
+		Messages: last, Sums: sums{Cost: new(int64)}, Turn: sums{Cost: new(int64)},
+	}
+	return nil
+}
+
+// finish stages the process's row, an event where none told the new state, and the neuron's state.
+func (w *work) finish(sums sums) error {
+	m := &w.s.Machine
+	changed := m.Status != w.before.Status || m.Reason != w.before.Reason
+	if changed && !w.told {
+		kind := wire.ProcessState
+		if m.Status == turn.Terminated {
+			kind = wire.ProcessExited
+		}
+		w.event(kind, wire.StateEvent{State: w.wireState(), ExitCode: w.exitCode()})
+	}
+	if changed || w.s.Sums != sums || w.update.WantSlot || w.update.DropSlot {
+		u := w.update
+		u.PID, u.sums, u.since = w.pid, w.s.Sums, time.UnixMilli(m.Since)
+		st := w.wireState()
+		u.state, u.reason, u.detail = st.State, st.Reason, st.Detail
+		if m.Exit != nil {
+			u.exitCode, u.endedAt = m.Exit.Code, w.t.Now()
+		}
+		w.t.Write(&u)
+	}
+	return neuron.SetState(w.t, processType, w.s)
+}
+
+func (w *work) event(kind string, body any) { emit(w.t, w.s.Session, w.pid, kind, body) }
+
+func (w *work) wireState() wire.State {
+	m := &w.s.Machine
+	st := wire.State{State: string(m.Status), Reason: string(m.Reason), Detail: m.Detail, Since: time.UnixMilli(m.Since).UTC()}
+	if m.Until != 0 {
+		st.Detail = fmt.Sprintf("until %s: %s", time.UnixMilli(m.Until).UTC().Format(time.RFC3339), m.Detail)
+	}
+	if m.Exit != nil {
+		st.Reason, st.Detail = string(m.Exit.Cause), m.Exit.Words
+	}
+	return st
+}
+
+// tell returns the new state for the one event that carries it: nil when it did not change or was told, and at the end of
+// a process, which has an event of its own.
+func (w *work) tell() *wire.State {
+	m := &w.s.Machine
+	if w.told || m.Status == turn.Terminated || m.Status == w.before.Status && m.Reason == w.before.Reason {
+		return nil
+	}
+	w.told = true
+	st := w.wireState()
+	return &st
+}
+
+func (w *work) exitCode() *int {
+	if w.s.Machine.Exit == nil {
+		return nil
+	}
+	return &w.s.Machine.Exit.Code
+}
+
+func (w *work) call(key string) *openCall {
+	i := slices.IndexFunc(w.s.Calls, func(c openCall) bool { return c.Key == key })
+	if i < 0 {
+		return nil
+	}
+	return &w.s.Calls[i]
+}
+
+// step applies an event of the turn machine and stages its effects.
+func (w *work) step(e turn.Event) error {
+	s, effects, err := turn.Step(w.s.Machine, w.t.Now(), e)
+	switch {
+	case errors.Is(err, turn.ErrEnded):
+		return neuron.SettleAs(codeEnded, fmt.Errorf("process %s has ended", w.pid))
+	case errors.Is(err, turn.ErrInputsFull):
+		return neuron.SettleAs(codeFull, err)
+	case err != nil:
+		return neuron.Settle(err)
+	}
+	w.s.Machine = s
+	return w.perform(effects)
+}
