@@ -1,0 +1,27 @@
+package api
+
+// Access is what a credential allows and what a route asks for; a higher level includes the lower ones.
+type Access int
+
+// The levels. Nobody is the level of a credential that is not valid; a route with it is a mistake in the table.
+const (
+	Nobody  Access = iota
+	Open           // no credential is asked for
+	Read           // sees everything
+	Operate        // works with sessions and processes
+	Admin          // rules the daemon
+)
+
+func (a Access) String() string {
+	switch a {
+	case Open:
+		return "open"
+	case Read:
+		return "read"
+	case Operate:
+		return "operate"
+	case Admin:
+		return "admin"
+	}
+	return "nobody"
+}

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"soma/wire"
+)
+
+// Route is one row of the table, as others may see it.
+type Route struct {
+	Method string
+	Path   string // with {names}
+	Access Access
+	Body   int64    // most bytes of a request body; 0 if it takes none
+	Query  []string // the parameters that it knows
+	Stream bool     // answers with an endless text/event-stream
+}
+
+type route struct {
+	Route
+	answer  func(*Server, context.Context, *call) (any, error)
+	stream  func(*Server, context.Context, *call) error
+	timeout time.Duration // bounds the handler; zero means defaultTimeout; streams have none
+}
+
+const (
+	get  = http.MethodGet
+	put  = http.MethodPut
+	post = http.MethodPost
+)
+
+// Routes returns the table. The caller owns the slice.
+func Routes() []Route {
+	var all []Route
+	for _, r := range routes() {
+		all = append(all, r.Route)
+	}
+	return all
+}
+
+// routes is the whole API: what is not here does not exist.
+func routes() []route {
+	answer := func(method, path string, access Access, body int64,
+		h func(*Server, context.Context, *call) (any, error), query ...string) route {
+		return route{Route: Route{Method: method, Path: path, Access: access, Body: body, Query: query}, answer: h}
+	}
+	stream := func(path string, h func(*Server, context.Context, *call) error, query ...string) route {
+		return route{Route: Route{Method: get, Path: path, Access: Read, Query: query, Stream: true}, stream: h}
+	}
+	table := []route{
+		answer(get, "/healthz", Open, 0, health),
+		answer(get, "/v1/openapi.yaml", Read, 0, openAPI),
+		answer(get, "/v1/status", Read, 0, status),
+		answer(get, "/v1/models", Read, 0, models),
+		answer(post, "/v1/daemon/stop", Admin, wire.MaxBody, stop),
+
+		answer(get, "/v1/sessions", Read, 0, listSessions, "workspace", "kind", "after", "limit"),
+		answer(put, "/v1/sessions/{session}", Operate, wire.MaxBody, openSession),
+		answer(get, "/v1/sessions/{session}", Read, 0, getSession),
+		answer(http.MethodDelete, "/v1/sessions/{session}", Operate, 0, closeSession),
+		answer(put, "/v1/sessions/{session}/inputs/{client}", Operate, wire.MaxBody, admit),
+		answer(get, "/v1/sessions/{session}/inputs/{client}", Read, 0, getInput),
+		answer(put, "/v1/sessions/{session}/cells/{client}", Operate, wire.MaxCellBody, runCell),
+		stream("/v1/sessions/{session}/events", followSession, "after"),
+
+		answer(get, "/v1/cells/{cell}", Read, 0, getCell),
+		answer(put, "/v1/cells/{cell}/interrupt", Operate, 0, interruptCell),
+		answer(get, "/v1/cells/{cell}/output", Read, 0, cellOutput, "offset", "limit"),
+
+		answer(get, "/v1/processes", Read, 0, listProcesses, "all", "workspace", "session", "after", "limit"),
+		answer(get, "/v1/processes/{pid}", Read, 0, getProcess, "wait"),
+		answer(put, "/v1/processes/{pid}/signals/{client}", Operate, wire.MaxBody, signal),
+		answer(get, "/v1/processes/{pid}/messages", Read, 0, listMessages, "after", "limit"),
+		answer(get, "/v1/processes/{pid}/ledger", Read, 0, listLedger, "after", "limit"),
+
+		stream("/v1/events", followHints),
+	}
+	for i := range table {
+		if slices.Contains(table[i].Query, "wait") {
+			table[i].timeout = wire.MaxWait + defaultTimeout
+		}
+	}
+	return table
+}
+
+// register enters the table into the mux. A path that is there under other methods answers with these, and any other path
+// is not found.
+func (s *Server) register(table []route) {
+	methods := map[string][]string{}
+	for _, r := range table {
+		methods[r.Path] = append(methods[r.Path], r.Method)
+		s.mux.Handle(r.Method+" "+r.Path, s.route(r))
+	}
+	for path, allowed := range methods {
+		s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			s.fail(w, r, wire.Errorf(wire.MethodNotAllowed, "%s is not possible here", r.Method).
+				Do("use "+strings.Join(allowed, " or ")))
+		})
+	}
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, nowhere())
+	})
+}
+
+func nowhere() *wire.Error {
+	return wire.Errorf(wire.NotFound, "there is nothing at this path").Do("see /v1/openapi.yaml")
+}
