@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"soma/wire"
+)
+
+func (a *app) cmdPs() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "list processes",
+		Long:  "ps lists the processes that have not ended: state and why, model, steps, cells, tokens, cost, age and folder.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			if err := a.ensure(ctx); err != nil {
+				return err
+			}
+			found, err := a.client.AllProcesses(ctx, wire.ProcessFilter{All: all})
+			if err != nil {
+				return err
+			}
+			if a.asJSON {
+				return a.printJSON(wire.List[wire.Process]{Items: append([]wire.Process{}, found...)})
+			}
+			_, err = io.WriteString(a.Out, processTable(found, time.Now()))
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&all, "all", "a", false, "list ended processes too")
+	return cmd
+}
+
+func processTable(list []wire.Process, now time.Time) string {
+	rows := [][]string{{"PID", "STATE", "REASON", "MODEL", "STEPS", "CELLS", "TOKENS", "COST", "AGE", "WORKSPACE"}}
+	for _, p := range list {
+		price := cost(p.Cost)
+		if p.Cost != nil && p.Estimated {
+			price = "~" + price
+		}
+		rows = append(rows, []string{
+			fmt.Sprint(p.PID), p.State.State, cmp.Or(brief(p), "-"), cmp.Or(clean(p.Model), "-"), fmt.Sprint(p.Steps),
+			fmt.Sprint(p.Cells), fmt.Sprint(p.Tokens), price, age(now.Sub(p.CreatedAt)), clean(p.Workspace),
+		})
+	}
+	return table(rows, map[int]bool{0: true, 4: true, 5: true, 6: true, 7: true, 8: true})
+}
+
+// brief is why a process stands where it does, in one short line.
+func brief(p wire.Process) string {
+	text := p.Reason
+	if p.ExitCode != nil && *p.ExitCode != 0 {
+		text = fmt.Sprintf("%s (%d)", cmp.Or(text, "ended"), *p.ExitCode)
+	}
+	const most = 40
+	text = strings.ReplaceAll(clean(text), "\n", " ")
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// age is a time span in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

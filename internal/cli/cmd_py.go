@@ -1,0 +1,296 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"soma/client"
+	"soma/ident"
+	"soma/wire"
+)
+
+// maxCode bounds the code of a cell in bytes: what the API takes, less room for its JSON.
+const maxCode = wire.MaxCellBody - 64<<10
+
+func (a *app) cmdPy() *cobra.Command {
+	var code, python string
+	var fresh, end, last bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "py -c CODE | py FILE | py -",
+		Short: "run code in this folder's python kernel",
+		Long: "py runs code as one cell in the python kernel of this folder, which keeps its names from cell to cell and outlives the\n" +
+			"daemon; no model is needed. Output streams; a last expression's value is printed. Ctrl-C detaches and the cell runs on:\n" +
+			"py --last, or attach --last, shows it. The exit code is 0, or 1 when the cell ended with an error.",
+		Example: "  soma py -c 'x = 41'\n  soma py -c 'x + 1'\n  soma py --end",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			given := cmd.Flags().Changed("code")
+			switch {
+			case end && (given || len(args) > 0 || last || fresh), last && (given || len(args) > 0 || fresh), given && len(args) > 0:
+				return faultf(exitUsage, "see soma help py", "cannot do several of these at once")
+			case end:
+				return a.pyEnd(ctx)
+			case last:
+				return a.pyLast(ctx)
+			case !given && len(args) == 0:
+				return faultf(exitUsage, "give it with -c CODE, as FILE, or with - on the standard input", "cannot go on without code")
+			}
+			if !given {
+				var err error
+				if code, err = a.readCode(args[0]); err != nil {
+					return err
+				}
+			}
+			if err := checkText(code, maxCode); err != nil {
+				return err
+			}
+			return a.runCell(cmd.Context(), wire.RunCell{Code: code, TimeoutMS: timeout.Milliseconds()}, python, fresh)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&code, "code", "c", "", "the `CODE` to run")
+	flags.StringVar(&python, "python", "", "python `INTERPRETER` of a kernel that is started")
+	flags.BoolVar(&fresh, "new", false, "end this folder's kernel and begin with a fresh one")
+	flags.BoolVar(&end, "end", false, "end this folder's kernel")
+	flags.BoolVar(&last, "last", false, "show the last cell, and follow it if it still runs")
+	flags.DurationVar(&timeout, "timeout", 0, "stop the cell after this `TIME` (default and most 1h)")
+	return cmd
+}
+
+func (a *app) readCode(name string) (string, error) {
+	text, err := func() ([]byte, error) {
+		if name == "-" {
+			return io.ReadAll(io.LimitReader(a.In, maxCode+1))
+		}
+		return readUpTo(name, maxCode+1)
+	}()
+	if err != nil {
+		return "", faultf(exitBadFile, "", "cannot read the code: %w", err)
+	}
+	return string(text), nil
+}
+
+// pySessions returns the python sessions of this folder, and the newest open one of them, or nil.
+func (a *app) pySessions(ctx context.Context) (dir string, all []wire.Session, open *wire.Session, err error) {
+	if dir, err = a.workspace(); err != nil {
+		return "", nil, nil, err
+	}
+	if err = a.ensure(ctx); err != nil {
+		return "", nil, nil, err
+	}
+	err = a.keep(ctx, func() (err error) {
+		all, err = a.sessions(ctx, wire.SessionFilter{Workspace: dir, Kind: wire.SessionPy})
+		return err
+	})
+	for i, s := range all {
+		if s.State == "open" && (open == nil || s.CreatedAt.After(open.CreatedAt)) {
+			open = &all[i]
+		}
+	}
+	return dir, all, open, err
+}
+
+// pySession returns this folder's python session, opening one if there is none.
+func (a *app) pySession(ctx context.Context, python string, fresh bool) (wire.Session, error) {
+	dir, all, open, err := a.pySessions(ctx)
+	if err != nil {
+		return wire.Session{}, err
+	}
+	if open != nil && fresh {
+		if err := a.closeSession(ctx, open.ID); err != nil {
+			return wire.Session{}, err
+		}
+		open = nil
+	}
+	if open != nil && python == "" {
+		return *open, nil
+	}
+	cfg, err := a.config(nil)
+	if err != nil {
+		return wire.Session{}, err
+	}
+	if python, err = a.python(ctx, python, cfg.Python, dir); err != nil {
+		return wire.Session{}, err
+	}
+	if open != nil {
+		if open.Python != python {
+			return wire.Session{}, faultf(exitRefused, "begin a fresh one with --new", "cannot use %s: this folder's kernel runs %s", python, open.Python)
+		}
+		return *open, nil
+	}
+	// The id counts what was here before, so that two clients that come at once open the same session, and not two.
+	id := "py-" + ident.Named("py", fmt.Sprintf("%s\x00%d", dir, len(all))).String()
+	var s wire.Session
+	err = a.keep(ctx, func() (err error) {
+		s, err = a.client.OpenSession(ctx, id, wire.OpenSession{Kind: wire.SessionPy, Workspace: dir, Python: python})
+		return err
+	})
+	return s, err
+}
+
+func (a *app) closeSession(ctx context.Context, id string) error {
+	return a.keep(ctx, func() error { _, err := a.client.CloseSession(ctx, id); return err })
+}
+
+func (a *app) pyEnd(ctx context.Context) error {
+	dir, _, open, err := a.pySessions(ctx)
+	if err != nil {
+		return err
+	}
+	if open == nil {
+		return &fault{exitNotFound, fmt.Errorf("cannot end the python kernel of %s: there is none", dir), ""}
+	}
+	if err := a.closeSession(ctx, open.ID); err != nil {
+		return err
+	}
+	if a.asJSON {
+		return a.printJSON(map[string]string{"session": open.ID, "state": "closed"})
+	}
+	_, err = fmt.Fprintln(a.Out, "ended; the next soma py here begins with a fresh python kernel")
+	return err
+}
+
+func (a *app) pyLast(ctx context.Context) error {
+	dir, _, open, err := a.pySessions(ctx)
+	if err != nil {
+		return err
+	}
+	if open == nil {
+		return &fault{exitNotFound, fmt.Errorf("cannot show a cell: %s has no python kernel", dir), ""}
+	}
+	from, err := a.turnStart(ctx, open.ID, open.LastEvent)
+	if err != nil {
+		return err
+	}
+	return a.watchCell(ctx, open.ID, from)
+}
+
+func (a *app) runCell(ctx context.Context, run wire.RunCell, python string, fresh bool) error {
+	s, err := a.pySession(ctx, python, fresh)
+	if err != nil {
+		return err
+	}
+	id := ident.New(time.Now()).String()
+	var cell wire.Cell
+	err = a.keep(ctx, func() (err error) { cell, err = a.client.RunCell(ctx, s.ID, id, run); return err })
+	if err != nil {
+		return err
+	}
+	return a.showCell(ctx, s.ID, wire.Cursor{Seq: s.LastEvent}, &cellPrinter{app: a, id: cell.ID})
+}
+
+// watchCell shows the cell that begins after a cursor, with its code, and follows it to its end.
+func (a *app) watchCell(ctx context.Context, session string, from wire.Cursor) error {
+	return a.showCell(ctx, session, from, &cellPrinter{app: a, code: true})
+}
+
+func (a *app) showCell(ctx context.Context, session string, from wire.Cursor, p *cellPrinter) error {
+	err := a.follow(ctx, session, from, p.frame)
+	if ctx.Err() != nil {
+		a.say("detached; the cell runs on; soma py --last shows it")
+		return exitCode(exitOK)
+	}
+	if err != nil {
+		return err
+	}
+	if p.status != "ok" {
+		return exitCode(exitFailed)
+	}
+	return nil
+}
+
+// cellPrinter prints one cell of a python session as running the code would: output as it is, and the value. Nothing is
+// printed twice and nothing is missing, except what the daemon did not keep: that is said.
+type cellPrinter struct {
+	app    *app
+	id     string // of the cell; empty: the first that begins
+	code   bool   // show the code as well
+	taken  int64
+	status string
+}
+
+func (p *cellPrinter) frame(f client.Frame) error {
+	if f.Reset != nil {
+		return faultf(exitNotFound, "see soma logs --cell "+p.id, "cannot follow the cell: the daemon's store has changed")
+	}
+	if o := f.Output; o != nil && o.Cell == p.id {
+		if p.app.asJSON {
+			return p.app.frameJSON(f)
+		}
+		if text, ok := beyond(o.Text, o.Offset, p.taken); ok {
+			return p.print(text)
+		}
+		return nil
+	}
+	if f.Event == nil || f.Event.Kind != wire.CellStarted && f.Event.Kind != wire.CellEnded {
+		return nil
+	}
+	var b wire.CellEvent
+	if err := json.Unmarshal(f.Event.Body, &b); err != nil {
+		return fmt.Errorf("cannot read event %d (%s): %w", f.Event.Seq, f.Event.Kind, err)
+	}
+	if p.id == "" {
+		p.id = b.Cell.ID
+	}
+	if b.Cell.ID != p.id {
+		return nil
+	}
+	if p.app.asJSON {
+		if err := p.app.frameJSON(f); err != nil {
+			return err
+		}
+	}
+	if f.Event.Kind == wire.CellEnded {
+		p.status = b.Cell.Status
+		if err := p.end(outcomeOf(b)); err != nil {
+			return err
+		}
+		return client.ErrEnough
+	}
+	if p.code && !p.app.asJSON {
+		s := p.app.screen()
+		(&cellView{tool: "python", code: b.Cell.Code}).showCode(s)
+		return s.flush()
+	}
+	return nil
+}
+
+func (p *cellPrinter) print(text string) error {
+	p.taken += int64(len(text))
+	_, err := io.WriteString(p.app.Out, text)
+	return err
+}
+
+// end prints what is still missing, and how the cell ended.
+func (p *cellPrinter) end(r *outcome) error {
+	a := p.app
+	if a.asJSON {
+		return nil
+	}
+	err := r.rest(p.taken, p.print, func(gap int64) error {
+		p.taken += gap
+		a.say("%s of output are not shown here; soma logs --cell %s", size(gap), p.id)
+		return nil
+	})
+	if err == nil && r.value != "" {
+		_, err = fmt.Fprintln(a.Out, r.value)
+	}
+	if err == nil && r.fault != "" {
+		_, err = fmt.Fprintln(a.Err, strings.TrimRight(r.fault, "\n"))
+	}
+	if r.note != "" {
+		a.say("%s", r.note)
+	}
+	if r.status != "ok" && r.status != "error" {
+		a.say("the cell was not worked through: %s", status(r.status))
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"soma/client"
+	"soma/wire"
+)
+
+func (a *app) cmdStatus() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "tell of the daemon: pid, socket, store, kernels, models",
+		Long:  "status asks the daemon of this home and starts none: without one the exit code is 69.",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := a.client.Status(cmd.Context())
+			if err != nil {
+				return a.absent(err)
+			}
+			if a.asJSON {
+				return a.printJSON(s)
+			}
+			_, err = io.WriteString(a.Out, statusText(s, time.Now()))
+			return err
+		},
+	}
+}
+
+// absent says of an error that no daemon runs, if it means that.
+func (a *app) absent(err error) error {
+	if errors.Is(err, client.ErrLost) || a.noToken() {
+		return faultf(exitNoDaemon, "the next soma run starts one", "no daemon runs on %s", a.home.Dir())
+	}
+	return err
+}
+
+// noToken reports whether this home never had a daemon.
+func (a *app) noToken() bool {
+	_, err := a.home.ReadToken()
+	return isMissing(err)
+}
+
+func statusText(s wire.Status, now time.Time) string {
+	states := make([]string, 0, len(s.Processes))
+	for state, n := range s.Processes {
+		states = append(states, fmt.Sprintf("%d %s", n, state))
+	}
+	slices.Sort(states)
+	rows := [][]string{
+		{"daemon", fmt.Sprintf("pid %d, up %s, build %s, wire %d", s.PID, age(now.Sub(s.StartedAt)), s.Version, s.Wire)},
+		{"home", s.Home},
+		{"socket", s.Socket},
+		{"store", fmt.Sprintf("%s %s, %s and %s of log", s.Store.Engine, s.Store.Path, size(s.Store.Bytes), size(s.Store.WAL))},
+		{"processes", orNone(states)},
+		{"models", orNone(s.Models)},
+		{"provider keys", orNone(s.ProviderEnv)},
+		{"kernels", orNone(nil)},
+	}
+	text := table(rows[:7], nil)
+	if len(s.Kernels) == 0 {
+		return table(rows, nil)
+	}
+	kernels := [][]string{{"KERNEL", "PID", "STATE", "CELLS", "USED", "PYTHON", "WORKSPACE"}}
+	for _, k := range s.Kernels {
+		kernels = append(kernels, []string{
+			k.ID, fmt.Sprint(k.PID), k.State, fmt.Sprint(k.Cells), age(now.Sub(k.UsedAt)), clean(k.Python), clean(k.Workspace),
+		})
+	}
+	return text + "\n" + table(kernels, map[int]bool{1: true, 3: true, 4: true})
+}
+
+func orNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return clean(strings.Join(list, ", "))
+}
+
+func (a *app) cmdVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "print the build of this program",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := struct {
+				Build string `json:"build"`
+				Wire  int    `json:"wire"`
+				Go    string `json:"go"`
+			}{Build(), wire.Version, runtime.Version()}
+			if a.asJSON {
+				return a.printJSON(v)
+			}
+			_, err := fmt.Fprintf(a.Out, "soma %s, wire %d, %s\n", v.Build, v.Wire, v.Go)
+			return err
+		},
+	}
+}
+
+func (a *app) cmdConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "print the settings and where each comes from",
+		Long:  "config prints each setting after flags, SOMA_* variables and config.yaml were merged. Secrets are never printed.",
+		Args:  cobra.NoArgs,
+	}
+	flags := settingFlags(cmd)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		cfg, err := a.config(flags())
+		if err != nil {
+			return err
+		}
+		if a.asJSON {
+			return a.printJSON(map[string]any{"file": a.home.ConfigFile(), "settings": cfg.Rows()})
+		}
+		rows := [][]string{{"KEY", "VALUE", "SOURCE"}}
+		for _, r := range cfg.Rows() {
+			rows = append(rows, []string{r.Key, clean(r.Value), string(r.Source)})
+		}
+		_, err = fmt.Fprintf(a.Out, "%s\nfile: %s\n", table(rows, nil), a.home.ConfigFile())
+		return err
+	}
+	return cmd
+}
+
+// stopDaemon tells the daemon to stop and waits for its end.
+func (a *app) stopDaemon(ctx context.Context, kernels bool, within time.Duration) (wire.Stopped, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	stopped, err := a.client.Stop(ctx, wire.Stop{Kernels: kernels})
+	if err != nil {
+		return stopped, err
+	}
+	return stopped, awaitEnd(ctx, stopped.PID)
+}

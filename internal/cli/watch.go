@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"soma/client"
+	"soma/wire"
+)
+
+// watch shows a process's events after a cursor until e says that it is done. Its error is the exit code; an end of ctx
+// detaches.
+func (a *app) watch(ctx context.Context, pid uint64, session string, from wire.Cursor, e *ending) error {
+	show, finish := a.viewer()
+	err := a.follow(ctx, session, from, func(f client.Frame) error {
+		if err := show(f); err != nil {
+			return err
+		}
+		if err := a.judge(ctx, e, pid, f); err != nil {
+			return err
+		}
+		if e.done {
+			return client.ErrEnough
+		}
+		return nil
+	})
+	if err := finish(); err != nil {
+		return err
+	}
+	switch {
+	case ctx.Err() != nil:
+		a.say("detached; process %d works on; soma attach %d shows it again", pid, pid)
+		return exitCode(exitOK)
+	case err != nil:
+		return err
+	}
+	if e.waits {
+		a.say("process %d waits for input; go on with soma send %d \"TEXT\", or end it with soma kill %d", pid, pid, pid)
+	}
+	return exitCode(e.code)
+}
+
+// judge lets e see a frame; after a reset, which may have passed over the end of the process, it asks for the process.
+func (a *app) judge(ctx context.Context, e *ending, pid uint64, f client.Frame) error {
+	switch {
+	case f.Event != nil && f.Event.PID == pid:
+		return e.event(*f.Event)
+	case f.Reset != nil:
+		p, err := a.client.Process(ctx, pid)
+		if err == nil && p.ExitCode != nil {
+			e.done, e.code = true, *p.ExitCode
+		}
+		return err
+	}
+	return nil
+}
+
+// viewer returns what shows frames in the form that was asked for, and what ends the showing.
+func (a *app) viewer() (show func(client.Frame) error, finish func() error) {
+	if a.asJSON {
+		return a.frameJSON, func() error { return nil }
+	}
+	t := newTranscript(a.screen())
+	return t.frame, t.finish
+}
+
+// live is a live event in JSON: like a wire.Event without what only committed ones have.
+type live struct {
+	Kind string `json:"kind"`
+	Body any    `json:"body"`
+}
+
+// frameJSON prints a frame as one line.
+func (a *app) frameJSON(f client.Frame) error {
+	switch {
+	case f.Event != nil:
+		return a.printJSON(f.Event)
+	case f.Delta != nil:
+		return a.printJSON(live{wire.Delta, f.Delta})
+	case f.Output != nil:
+		return a.printJSON(live{wire.CellOutput, f.Output})
+	case f.Reset != nil:
+		return a.printJSON(live{wire.Reset, f.Reset})
+	}
+	return nil
+}
+
+// until shows a session's events after a cursor up to the event with sequence last.
+func (a *app) until(ctx context.Context, session string, from wire.Cursor, last uint64, fn func(client.Frame) error) error {
+	if from.Seq >= last {
+		return nil
+	}
+	return a.follow(ctx, session, from, func(f client.Frame) error {
+		if f.Event != nil || f.Reset != nil {
+			if err := fn(f); err != nil {
+				return err
+			}
+		}
+		if f.Cursor.Seq >= last {
+			return client.ErrEnough
+		}
+		return nil
+	})
+}
+
+// turnStart finds the cursor before the newest agent turn, or for a session without agents before its newest cell, among
+// the events up to last. Without one it is the beginning.
+func (a *app) turnStart(ctx context.Context, session string, last uint64) (wire.Cursor, error) {
+	var at, before wire.Cursor
+	err := a.until(ctx, session, wire.Cursor{}, last, func(f client.Frame) error {
+		if f.Event != nil && begins(*f.Event) {
+			at = before
+		}
+		before = f.Cursor
+		return nil
+	})
+	return at, err
+}
+
+func begins(e wire.Event) bool {
+	switch e.Kind {
+	case wire.CellStarted:
+		return true
+	case wire.StepStarted:
+		var b wire.StepStartedEvent
+		return json.Unmarshal(e.Body, &b) == nil && b.Turn
+	}
+	return false
+}
+
+// notFound is the error for a process that a person did not name right.
+func notFound(format string, args ...any) error {
+	return &fault{exitNotFound, fmt.Errorf(format, args...), "see soma ps -a"}
+}
