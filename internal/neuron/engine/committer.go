@@ -111,7 +111,8 @@ func (e *Engine) commit(ctx context.Context, group []*staged) {
 		e.recordFailed(group[0], one.Err)
 		return
 	}
-	if len(group) == 1 || errors.Is(err, neuron.ErrFenced) || errors.Is(err, neuron.ErrOutcomeUnknown) {
+	if len(group) == 1 || errors.Is(err, neuron.ErrFenced) || errors.Is(err, neuron.ErrOutcomeUnknown) ||
+		errors.Is(err, neuron.ErrStoreFailed) {
 		e.halt(fmt.Errorf("cannot commit: %w", err))
 		for _, s := range group {
 			e.abandon(s, e.why())

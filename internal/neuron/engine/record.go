@@ -42,11 +42,7 @@ func (e *Engine) prepare(a *activation, j *job) (*staged, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode delivery %s: %w", j.d.ID, err)
 	}
-	id := j.d.ID
-	if crash.Off(crash.DedupeOff) {
-		id = ident.New(e.now())
-	}
-	rec.Turn = &neuron.TurnRow{Seq: a.inSeq + 1, DeliveryID: id, Incoming: incoming, OutFirst: a.outSeq + 1}
+	rec.Turn = &neuron.TurnRow{Seq: a.inSeq + 1, DeliveryID: j.d.ID, Incoming: incoming, OutFirst: a.outSeq + 1}
 	s.rec = rec
 	return s, nil
 }
@@ -76,6 +72,9 @@ func (e *Engine) complete(s *staged, res neuron.Result) error {
 	rec, h := s.rec, &res.Record
 	rec.Contents = append(rec.Contents, h.Contents...)
 	rec.Outbox, rec.Delivered = e.ownOutbox(h.Outbox, h.Delivered)
+	for i := range h.Started {
+		h.Started[i].ID = h.Started[i].ID.WithAttempt(0)
+	}
 	rec.Started, rec.Cancelled = h.Started, h.Cancelled
 	rec.Ops = h.Ops
 	if len(s.j.ops) > 0 {

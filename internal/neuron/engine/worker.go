@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"soma/ident"
-	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -67,7 +66,7 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 		e.drop(a)
 		return
 	}
-	if !later(j.d.ID, a.horizon) && !a.unsaved && !crash.Off(crash.DedupeOff) {
+	if !later(j.d.ID, a.horizon) && !a.unsaved {
 		settled, err := e.store.Settled(ctx, a.key, j.d.ID)
 		if err != nil {
 			e.failAttempt(a, j, fmt.Errorf("cannot look up delivery %s: %w", j.d.ID, err))

@@ -1,0 +1,109 @@
+package neurontest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"soma/ident"
+	"soma/internal/neuron"
+)
+
+// Neuron returns the row as the turns made it.
+func (s *Store) Neuron(_ context.Context, id neuron.ID) (neuron.NeuronRow, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	n := s.neurons[id]
+	if n == nil {
+		return neuron.NeuronRow{}, nil
+	}
+	c := n.NeuronRow
+	c.Tallies = neuron.Tallies{In: maps.Clone(n.Tallies.In), Out: maps.Clone(n.Tallies.Out)}
+	return c, nil
+}
+
+// LastKey returns the highest key.
+func (s *Store) LastKey(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var last int64
+	for key := range s.keys {
+		last = max(last, key)
+	}
+	return last, nil
+}
+
+// Settled looks the delivery up.
+func (s *Store) Settled(_ context.Context, key int64, id ident.ID) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	k, ok := s.turns[id]
+	return ok && k == key, nil
+}
+
+// Entries returns a page of what the windows show.
+func (s *Store) Entries(_ context.Context, id neuron.ID, feed neuron.Feed, after uint64, limit int) (neuron.Page, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.neurons[id]
+	if n == nil {
+		return neuron.Page{First: 1}, nil
+	}
+	all, tallies := n.in, n.Tallies.In
+	if feed == neuron.Out {
+		all, tallies = n.out, n.Tallies.Out
+	}
+	p := neuron.Page{First: uint64(len(all)) + 1, Last: uint64(len(all)), Tallies: maps.Clone(tallies)}
+	room := s.limits.JournalBytes
+	for len(all)-int(p.First) < s.limits.JournalEntries-1 && p.First > 1 {
+		b, err := json.Marshal(all[p.First-2])
+		if err != nil {
+			return p, err
+		}
+		if room -= len(b); room < 0 && p.First <= p.Last {
+			break
+		}
+		p.First--
+	}
+	p.Reset = after+1 < p.First
+	for seq := max(after+1, p.First); seq <= p.Last && len(p.Entries) < limit; seq++ {
+		p.Entries, p.Seqs = append(p.Entries, all[seq-1]), append(p.Seqs, seq)
+	}
+	return p, nil
+}
+
+// Outbox returns rows in order of id.
+func (s *Store) Outbox(_ context.Context, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return page(s.outbox, after, limit), nil
+}
+
+// Executions returns rows in order of id.
+func (s *Store) Executions(_ context.Context, after ident.ID, limit int) ([]neuron.Execution, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return page(s.executions, after, limit), nil
+}
+
+// DeadLetters returns rows in order of id.
+func (s *Store) DeadLetters(_ context.Context, after ident.ID, limit int) ([]neuron.DeadLetter, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return page(s.dead, after, limit), nil
+}
+
+func page[V any](m map[ident.ID]V, after ident.ID, limit int) []V {
+	ids := slices.SortedFunc(maps.Keys(m), func(a, b ident.ID) int { return bytes.Compare(a[:], b[:]) })
+	var out []V
+	for _, id := range ids {
+		if bytes.Compare(id[:], after[:]) > 0 && len(out) < limit {
+			out = append(out, m[id])
+		}
+	}
+	return out
+}
