@@ -87,6 +87,26 @@ func TestForeignWords(t *testing.T) {
 	}
 }
 
+var pythonSkip = regexp.MustCompile(`unittest\.skip|\bskipTest\(|@skip|expectedFailure`)
+
+func TestNoPythonTestIsSkipped(t *testing.T) {
+	files, err := filepath.Glob("internal/pykernel/python/tests/*.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if pythonSkip.MatchString(line) {
+				t.Errorf("%s:%d: a test is skipped", file, i+1)
+			}
+		}
+	}
+}
+
 var requirement = regexp.MustCompile(`^(?:require\s+)?([^\s/]+\.[^\s]+) v\S+$`)
 
 // Each direct dependency has a reason in docs/decisions/0001-dependencies.md, and no more stand there than are used.

@@ -15,6 +15,10 @@ const table = `# N: things
 | N-02 | two | open |  |
 | N-03 | three | open |  |
 | N-04b | four | open |  |
+
+| row | what was broken |
+|---|---|
+| N-01 | all of it |
 `
 
 const goFile = "package x\n\nimport \"testing\"\n\n// N-01: above\nfunc TestA(t *testing.T) {}\n\n" +

@@ -23,6 +23,9 @@ const (
 	done = "done"
 )
 
+// header opens every table of rows.
+const header = "| id | requirement | status | test |"
+
 var (
 	rowID   = regexp.MustCompile(`\b[NKSPIM]-\d{2,3}[a-z]?\b`)
 	anyRow  = regexp.MustCompile(`^\|\s*[A-Z]-\d`)
@@ -49,8 +52,11 @@ func readTables(dir string) (*Tables, error) {
 			return nil, err
 		}
 		t.lines[file] = strings.Split(string(text), "\n")
+		inTable := false
 		for i, line := range t.lines[file] {
-			if !anyRow.MatchString(line) {
+			// Other tables may name rows too.
+			inTable = line == header || inTable && strings.HasPrefix(line, "|")
+			if !inTable || !anyRow.MatchString(line) {
 				continue
 			}
 			m := wellRow.FindStringSubmatch(line)
