@@ -28,6 +28,7 @@ type actor struct {
 	ids   []ident.ID
 	in    []neuron.Entry
 	out   []neuron.Entry
+	sizes [2][]int // encoded bytes of each entry, by feed
 }
 
 func newActor(name string, key int64) *actor {
@@ -67,6 +68,10 @@ func (a *actor) turn(s step) *neuron.Record {
 	}
 	if s.sends > 0 {
 		row.Outgoing = encode(sent)
+	}
+	a.sizes[neuron.In] = append(a.sizes[neuron.In], len(row.Incoming))
+	for range sent {
+		a.sizes[neuron.Out] = append(a.sizes[neuron.Out], len(row.Outgoing)/s.sends) // all are of one size
 	}
 	if s.state != "" {
 		row.StateAlias, row.State = "suite.state.v1", encode(s.state)
@@ -110,6 +115,7 @@ func (a *actor) copy() *actor {
 	c := *a
 	c.now.Tallies = neuron.Tallies{In: maps.Clone(a.now.Tallies.In), Out: maps.Clone(a.now.Tallies.Out)}
 	c.ids, c.in, c.out = slices.Clip(a.ids), slices.Clip(a.in), slices.Clip(a.out)
+	c.sizes = [2][]int{slices.Clip(a.sizes[0]), slices.Clip(a.sizes[1])}
 	return &c
 }
 

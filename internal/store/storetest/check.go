@@ -68,8 +68,8 @@ func (a *actor) checkPage(t fataler, f neuron.Feed, after uint64, limit int, p n
 	}
 	kept := all[p.First-1:]
 	size, payload := 0, 0
-	for _, e := range kept {
-		size += len(encode(e))
+	for i, e := range kept {
+		size += a.sizes[f][p.First-1+uint64(i)]
 		payload += len(e.Payload)
 	}
 	if len(kept) > l.JournalEntries || payload > l.JournalBytes {

@@ -22,23 +22,23 @@ func testModel(t *testing.T, e Engine) {
 			a.every = rapid.IntRange(1, 64).Draw(rt, "every")
 			actors = append(actors, a)
 		}
-		for range rapid.IntRange(1, 8).Draw(rt, "groups") {
+		for range rapid.IntRange(1, 6).Draw(rt, "groups") {
 			var group []*neuron.Record
 			before := make([]*actor, len(actors))
 			for i, a := range actors {
 				before[i] = a.copy()
 			}
-			for range rapid.IntRange(1, 12).Draw(rt, "runs") {
+			for range rapid.IntRange(1, 8).Draw(rt, "runs") {
 				a := rapid.SampledFrom(actors).Draw(rt, "actor")
 				st := step{
-					payload: rapid.SampledFrom([]int{0, 0, 100, 5_000, 65_000}).Draw(rt, "payload"),
-					sends:   rapid.SampledFrom([]int{0, 0, 1, 3, 200}).Draw(rt, "sends"),
+					payload: rapid.SampledFrom([]int{0, 0, 100, 5_000, 40_000}).Draw(rt, "payload"),
+					sends:   rapid.SampledFrom([]int{0, 0, 1, 3, 100}).Draw(rt, "sends"),
 					state:   rapid.SampledFrom([]string{"", "", "s", "tt"}).Draw(rt, "state"),
 				}
 				if st.sends < 100 {
-					st.sendSize = rapid.SampledFrom([]int{0, 100, 65_000}).Draw(rt, "send size")
+					st.sendSize = rapid.SampledFrom([]int{0, 100, 30_000}).Draw(rt, "send size")
 				}
-				group = append(group, a.turns(rapid.SampledFrom([]int{1, 1, 2, 20}).Draw(rt, "turns"), st)...)
+				group = append(group, a.turns(rapid.SampledFrom([]int{1, 1, 3, 30}).Draw(rt, "turns"), st)...)
 			}
 			if rapid.IntRange(0, 4).Draw(rt, "fails") == 0 {
 				// The last delivery once more: nothing of the group may stay.
@@ -69,7 +69,7 @@ func (a *actor) probe(rt *rapid.T, t *testing.T, s neuron.Store) {
 	for _, f := range []neuron.Feed{neuron.In, neuron.Out} {
 		all, _ := a.feed(f)
 		after := rapid.Uint64Range(0, uint64(len(all))).Draw(rt, "after")
-		limit := rapid.IntRange(0, 600).Draw(rt, "limit")
+		limit := rapid.IntRange(0, 60).Draw(rt, "limit")
 		p, err := s.Entries(t.Context(), a.id, f, after, limit)
 		if err != nil {
 			rt.Fatalf("entries: %v", err)
