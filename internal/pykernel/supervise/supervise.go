@@ -2,13 +2,21 @@ package supervise
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
+	"soma/internal/pykernel/bundle"
 )
 
 // Neurons is what the supervisor needs of the engine. Both methods block until the commit and are safe for concurrent use.
@@ -27,7 +35,7 @@ type Call struct {
 	ID     string // unique for ever
 	Cell   string
 	Method string // namespace.name
-	Args   []byte // JSON
+	Args   json.RawMessage
 }
 
 // Host answers host calls, routed by namespace. Its methods are called from many goroutines, one per call.
@@ -36,7 +44,7 @@ type Host interface {
 	// again under the same id, any other is answered with code "unknown".
 	Policy(method string) neuron.Policy
 	// Call returns a JSON value or a refusal.
-	Call(ctx context.Context, c Call) ([]byte, *pykernel.CallError)
+	Call(ctx context.Context, c Call) (json.RawMessage, *pykernel.CallError)
 }
 
 // Options configure a Supervisor. Fields without a default are required.
@@ -80,33 +88,224 @@ type Status struct {
 
 // Supervisor owns the python kernels of one node. Its methods are safe for concurrent use.
 type Supervisor struct {
-	opt   Options
-	tasks lifecycle.Tasks
+	opt    Options
+	bundle bundle.Bundle
+	tasks  lifecycle.Tasks
+	hatch  chan struct{} // capacity 1: there are kernels without an owner goroutine
+
+	mu      sync.Mutex
+	kernels map[string]*kernel
+	unowned []*kernel
+	held    map[string]bool // kernels that hold one of the MaxLive places
+	change  chan struct{}   // closed and made anew when a place or an idle kernel may be had
+	closing bool            // EndAll was called
 }
 
 // New returns a supervisor that does nothing before Start. The error names a missing option or says why the Python
 // sources cannot be unpacked.
-func New(o Options) (*Supervisor, error) { return &Supervisor{opt: o}, nil }
+func New(o Options) (*Supervisor, error) {
+	for name, missing := range map[string]bool{
+		"RunDir": o.RunDir == "", "BundleDir": o.BundleDir == "", "Node": o.Node == "", "Neurons": o.Neurons == nil,
+		"Reader": o.Reader == nil, "Env": o.Env == nil,
+	} {
+		if missing {
+			return nil, fmt.Errorf("cannot supervise python kernels: no %s", name)
+		}
+	}
+	if o.Place == nil {
+		o.Place = place
+	}
+	if o.Epoch == nil {
+		o.Epoch = func() uint64 { return 1 }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.MaxLive == 0 {
+		o.MaxLive = 32
+	}
+	if o.Grace == 0 {
+		o.Grace = time.Hour
+	}
+	b, err := bundle.Unpack(o.BundleDir)
+	if o.SourceDir != "" {
+		b, err = bundle.FromTree(o.SourceDir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &Supervisor{
+		opt: o, bundle: b, hatch: make(chan struct{}, 1), kernels: map[string]*kernel{}, held: map[string]bool{},
+		change: make(chan struct{}),
+	}
+	s.tasks.Report = func(name string, err error) { o.Log.Error("python kernel owner failed", "task", name, "err", err) }
+	return s, nil
+}
 
 // Start recovers the python kernels of this node from their rows and starts to serve new ones. It is called once, before
 // the engine takes work. The kernels' goroutines end when ctx does, or at Stop. Kernels are re-attached in the background;
 // the error is that of a failed read.
-func (s *Supervisor) Start(ctx context.Context) error { return nil }
+func (s *Supervisor) Start(ctx context.Context) error {
+	found, err := s.recover(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot recover python kernels: %w", err)
+	}
+	if err := os.MkdirAll(s.opt.RunDir, 0o700); err != nil {
+		return fmt.Errorf("cannot recover python kernels: %w", err)
+	}
+	for _, k := range found {
+		s.kernels[k.id] = k
+	}
+	if err := s.sweep(s.kernels); err != nil {
+		s.opt.Log.Warn("cannot remove old run directories", "err", err)
+	}
+	s.adopt(found...)
+	return s.tasks.Go(ctx, "python kernels", s.serve)
+}
+
+// serve gives each new python kernel its owner goroutine.
+func (s *Supervisor) serve(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		fresh := s.unowned
+		s.unowned = nil
+		s.mu.Unlock()
+		for _, k := range fresh {
+			err := s.tasks.Go(ctx, "python kernel "+k.id, func(ctx context.Context) error {
+				defer s.forget(k)
+				return k.own(ctx)
+			})
+			if err != nil {
+				return nil // stopping
+			}
+		}
+		select {
+		case <-s.hatch:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// adopt queues kernels for serve.
+func (s *Supervisor) adopt(found ...*kernel) {
+	s.mu.Lock()
+	s.unowned = append(s.unowned, found...)
+	s.mu.Unlock()
+	select {
+	case s.hatch <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Supervisor) forget(k *kernel) {
+	s.mu.Lock()
+	delete(s.kernels, k.id)
+	s.mu.Unlock()
+	s.changed()
+}
+
+func (s *Supervisor) find(id string) *kernel {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kernels[id]
+}
 
 // Committed takes the write operations of one commit, in commit order; those of other rooms are passed over. It does not
 // block. Frames for a kernel go out from here.
-func (s *Supervisor) Committed(ops []neuron.Op) {}
+func (s *Supervisor) Committed(ops []neuron.Op) {
+	for _, op := range ops {
+		switch op := op.(type) {
+		case *pykernel.InsertKernel:
+			s.insert(op)
+		case *pykernel.AppendFrame:
+			if k := s.find(op.Kernel); k != nil {
+				k.append(op, false)
+			}
+		case *pykernel.EndKernel:
+			if k := s.find(op.ID); k != nil {
+				k.end(op.Reason)
+			}
+		}
+	}
+}
+
+func (s *Supervisor) insert(op *pykernel.InsertKernel) {
+	if op.Node != s.opt.Node {
+		return
+	}
+	k, err := s.newKernel(op)
+	if err != nil {
+		// The row is of this program's own making; its owner gets no outcome from a kernel that cannot be named.
+		s.opt.Log.Error("cannot own a python kernel", "kernel", op.ID, "owner", op.Owner, "err", err)
+		return
+	}
+	s.mu.Lock()
+	closing := s.closing
+	known := s.kernels[k.id] != nil
+	if !known {
+		s.kernels[k.id] = k
+	}
+	s.mu.Unlock()
+	if known {
+		return
+	}
+	if closing {
+		k.end(endAllReason)
+	}
+	s.adopt(k)
+}
 
 // Room returns ErrOutboxFull when a python kernel can take no more frames for now; a caller asks before it commits one.
 // A kernel that is not known yet has room.
-func (s *Supervisor) Room(kernel string) error { return nil }
+func (s *Supervisor) Room(kernel string) error {
+	if k := s.find(kernel); k != nil && k.link.Room() != nil {
+		return fmt.Errorf("%w: %w", ErrOutboxFull, k.link.Room())
+	}
+	return nil
+}
 
 // List returns all live python kernels by age.
-func (s *Supervisor) List() []Status { return nil }
+func (s *Supervisor) List() []Status {
+	s.mu.Lock()
+	all := slices.Collect(maps.Values(s.kernels))
+	s.mu.Unlock()
+	list := make([]Status, 0, len(all))
+	for _, k := range all {
+		list = append(list, k.status())
+	}
+	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+const endAllReason = "all python kernels were ended"
 
 // EndAll ends all python kernels of this node with their process groups and tells their owners. It returns when nothing
 // is left or with ctx's error; it works between Start and Stop.
-func (s *Supervisor) EndAll(ctx context.Context) error { return nil }
+func (s *Supervisor) EndAll(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	for _, k := range s.kernels {
+		k.end(endAllReason)
+	}
+	s.mu.Unlock()
+	for {
+		s.mu.Lock()
+		left, change := len(s.kernels), s.change
+		s.mu.Unlock()
+		if left == 0 {
+			return nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return fmt.Errorf("cannot end %d python kernels: %w", left, context.Cause(ctx))
+		}
+	}
+}
 
 // Stop detaches: the kernels live on. It waits for all goroutines, until ctx ends.
 func (s *Supervisor) Stop(ctx context.Context) error { return s.tasks.Stop(ctx) }

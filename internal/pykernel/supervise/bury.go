@@ -1,0 +1,84 @@
+package supervise
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"soma/ident"
+	"soma/internal/neuron"
+	"soma/internal/pykernel"
+)
+
+// bury ends what is left of a python kernel and tells its owner: no more frames, no process, every open cell with what is
+// known of it, then Gone. Where ctx ends first the next daemon does the rest.
+func (k *kernel) bury(ctx context.Context, reason string) {
+	if !k.persist(ctx, "the end of a python kernel", func(ctx context.Context) error {
+		return k.s.opt.Neurons.Write(ctx, k.place, &pykernel.EndKernel{ID: k.id, Reason: reason})
+	}) {
+		return
+	}
+	// From here no frame is appended: the commit's hook has come by all earlier ones.
+	k.mu.Lock()
+	var groups []group
+	if k.lost.pgid > 0 {
+		groups = append(groups, k.lost)
+	}
+	for _, p := range k.procs {
+		groups = append(groups, group{p.pgid, p.leader})
+	}
+	k.mu.Unlock()
+	if pid, err := lockHolder(filepath.Join(k.dir, "lock")); err == nil && pid > 0 { // one that an earlier daemon started
+		if p, err := openProcess(pid, ""); err == nil {
+			groups = append(groups, group{p.pgid, p.leader})
+			p.close()
+		}
+	}
+	for _, g := range groups {
+		if err := g.end(ctx); err != nil && ctx.Err() == nil {
+			k.log().Error("python kernel has left processes", "err", err)
+		}
+	}
+	k.s.release(k)
+	k.work.drain(ctx)
+
+	k.mu.Lock()
+	cells := slices.Clone(k.cells)
+	failed := k.failed
+	k.mu.Unlock()
+	for _, c := range cells {
+		if !k.ended(ctx, c, k.fate(c, failed, reason), pykernel.Output{}, nil) {
+			return
+		}
+	}
+	ok := k.persist(ctx, "that a python kernel is gone", func(ctx context.Context) error {
+		ops := []neuron.Op{&pykernel.EndedKernel{ID: k.id, Reason: reason, At: k.s.opt.Now()}}
+		for _, op := range pykernel.ClearKernel(k.id) {
+			ops = append(ops, op)
+		}
+		return k.deliver(ctx, ident.Derive(k.ident, "gone"), pykernel.GoneAlias, pykernel.Gone{Kernel: k.id, Reason: reason}, ops)
+	})
+	if !ok {
+		return
+	}
+	if err := os.RemoveAll(k.dir); err != nil {
+		k.log().Warn("cannot remove the run directory", "err", err)
+	}
+	k.log().Info("python kernel is gone", "reason", reason)
+}
+
+// fate is what can be said of a cell whose python kernel is gone.
+func (k *kernel) fate(c *cell, failed bool, reason string) pykernel.CellEnded {
+	out := pykernel.CellEnded{Kernel: k.id, Cell: c.id}
+	switch {
+	case c.step == given:
+		out.Status, out.Note = pykernel.CellTimedOut, "the cell did not stop at its deadline, so its python kernel was ended: "+reason
+		out.DurationMS = k.s.opt.Now().Sub(c.at).Milliseconds()
+	case failed || !k.link.Written(c.seq):
+		out.Status, out.Note = pykernel.CellNotStarted, "not started: "+reason
+	default:
+		out.Status, out.Note = pykernel.CellUnknown, "result unknown: the python kernel ended ("+reason+")"
+	}
+	return out
+}

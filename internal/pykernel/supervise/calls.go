@@ -1,0 +1,118 @@
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"soma/internal/neuron"
+	"soma/internal/pykernel"
+	"soma/internal/pykernel/frame"
+)
+
+// maxCalls bounds the host calls of one python kernel that run at once.
+const maxCalls = 64
+
+// called takes a host call: it is acknowledged when it is in the inbox, and runs afterwards. One that came before is
+// running, or its reply is in the outbox.
+func (k *kernel) called(ctx context.Context, seq uint64, c *frame.Call) {
+	item := pykernel.CallItem(c.ID)
+	k.known(item, seq)
+	k.mu.Lock()
+	begun := k.begun[c.ID]
+	answered := false
+	for _, id := range k.reply {
+		answered = answered || id == c.ID
+	}
+	again := k.calls[c.ID] || answered
+	running := len(k.calls)
+	if !again {
+		k.calls[c.ID] = true
+		delete(k.begun, c.ID)
+	}
+	k.mu.Unlock()
+	if again {
+		k.link.Settle(seq)
+		return
+	}
+	if !begun {
+		ok := k.persist(ctx, "a host call", func(ctx context.Context) error {
+			ops, forget := k.riders()
+			now := k.s.opt.Now()
+			err := k.s.opt.Neurons.Write(ctx, k.place, append(ops,
+				&pykernel.InboxItem{Kernel: k.id, Item: item, At: now},
+				&pykernel.StartCall{Kernel: k.id, ID: c.ID, Method: c.Method, At: now})...)
+			if err == nil {
+				forget()
+			}
+			return err
+		})
+		if !ok {
+			return
+		}
+		k.mu.Lock()
+		k.items[item] = seq
+		k.mu.Unlock()
+	}
+	k.link.Settle(seq)
+	k.spawn(ctx, "host call", func(ctx context.Context) error {
+		k.answer(ctx, c, k.route(ctx, c, begun, running))
+		return nil
+	})
+}
+
+// route finds the reply of a host call. begun says that an earlier daemon began it.
+func (k *kernel) route(ctx context.Context, c *frame.Call, begun bool, running int) pykernel.Reply {
+	host := k.s.opt.Host
+	switch {
+	case c.Method == "" || c.Args == nil:
+		return refuse(c.ID, "invalid", "invalid host request")
+	case running >= maxCalls:
+		return refuse(c.ID, "busy", fmt.Sprintf("%d host calls of this python kernel are running", running))
+	case host == nil:
+		return refuse(c.ID, "not_found", fmt.Sprintf("no host call %q", c.Method))
+	case begun && host.Policy(c.Method) != neuron.Idempotent:
+		return refuse(c.ID, "unknown", "result unknown: the daemon ended while the call ran")
+	}
+	value, failure := host.Call(ctx, Call{
+		Kernel: k.id, Owner: k.owner, ID: c.ID, Cell: c.Cell, Method: c.Method, Args: c.Args,
+	})
+	if failure != nil {
+		return refuse(c.ID, failure.Code, failure.Message)
+	}
+	if value == nil {
+		value = json.RawMessage("null")
+	}
+	return pykernel.Reply{Type: pykernel.FrameReply, Call: c.ID, OK: true, Value: value}
+}
+
+func refuse(call, code, message string) pykernel.Reply {
+	return pykernel.Reply{Type: pykernel.FrameReply, Call: call, Error: &pykernel.CallError{Code: code, Message: message}}
+}
+
+// answer commits the reply with its frame. A call whose context ended with the daemon is left to the next one.
+func (k *kernel) answer(ctx context.Context, c *frame.Call, r pykernel.Reply) {
+	if ctx.Err() != nil {
+		return
+	}
+	ok := k.persist(ctx, "the reply of a host call", func(ctx context.Context) error {
+		f, err := pykernel.NewFrame(k.id, c.Cell, r, k.s.opt.Now())
+		if err != nil { // the host's value is no JSON
+			f, err = pykernel.NewFrame(k.id, c.Cell, refuse(c.ID, "internal", "the reply cannot be encoded"), k.s.opt.Now())
+		}
+		if err != nil {
+			return err
+		}
+		ops, forget := k.riders()
+		err = k.s.opt.Neurons.Write(ctx, k.place, append(ops, f, &pykernel.AnswerCall{Kernel: k.id, ID: c.ID, Reply: f})...)
+		if err == nil {
+			forget()
+		}
+		return err
+	})
+	if ok || ctx.Err() == nil {
+		k.mu.Lock()
+		delete(k.calls, c.ID)
+		k.mu.Unlock()
+	}
+}

@@ -1,0 +1,107 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"soma/internal/crash"
+	"soma/internal/pykernel"
+	"soma/internal/pykernel/frame"
+)
+
+// The methods of this file are the kernel's side of its link; link.Handler says when they are called.
+
+// Waiting looks at a python kernel that owes its hello: one that computes is waited for without spending a try.
+func (k *kernel) Waiting() error {
+	p := k.process()
+	switch {
+	case p.gone():
+		return errProcessGone
+	case p.stopped():
+		return errors.New("the process is stopped")
+	}
+	return nil
+}
+
+// Hello takes the identity of the process. It returns once the row says that frames may have been written.
+func (k *kernel) Hello(ctx context.Context, h frame.Hello) error {
+	p := k.process()
+	if h.PID != p.pid || h.Leader != p.leader {
+		return fmt.Errorf("hello of pid %d, expected %d: %w", h.PID, p.pid, errProcessGone)
+	}
+	if h.Dropped > 0 {
+		k.log().Warn("python kernel has dropped frames", "frames", h.Dropped)
+	}
+	select {
+	case <-k.noted: // by an earlier connection or daemon
+		k.note(h.Epoch)
+	default:
+		select {
+		case <-k.noted:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	k.enter(attached)
+	k.mu.Lock()
+	k.startClock()
+	k.mu.Unlock()
+	k.s.changed()
+	return nil
+}
+
+// Acked collects the rows of acknowledged frames; that of an execute frame stays until its cell has ended.
+func (k *kernel) Acked(seqs []uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, seq := range seqs {
+		if !slices.ContainsFunc(k.cells, func(c *cell) bool { return c.seq == seq }) {
+			k.acked = append(k.acked, seq)
+		}
+	}
+}
+
+// Evidence says that inbox rows up to seq have done their work. While attached it also says that all that an earlier
+// daemon has not acknowledged has come again: the python kernel repeats it before it reads on.
+func (k *kernel) Evidence(seq uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.proven = max(k.proven, seq)
+	k.resent = k.resent || k.phase == attached
+}
+
+// Output passes live output on.
+func (k *kernel) Output(cell string, offset int64, text string) {
+	crash.Point(crash.CellMid)
+	if k.s.opt.Output != nil {
+		k.s.opt.Output(k.id, cell, offset, text)
+	}
+}
+
+// Pong ends the probes that it answers.
+func (k *kernel) Pong(n uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.probes = slices.DeleteFunc(k.probes, func(p probe) bool { return p.ping <= n })
+}
+
+// Frame takes a frame of the python kernel.
+func (k *kernel) Frame(seq uint64, f *frame.Frame) {
+	switch f.Type {
+	case pykernel.FrameDone:
+		crash.Point(crash.DoneRead)
+		k.work.add(func(ctx context.Context) { k.done(ctx, seq, f.Done) })
+	case pykernel.FrameCall:
+		k.work.add(func(ctx context.Context) { k.called(ctx, seq, f.Call) })
+	case pykernel.FrameStartupError:
+		k.mu.Lock()
+		k.failed = true
+		k.mu.Unlock()
+		k.link.Settle(seq)
+		k.end("python exited at startup: " + lastBytes(f.Failure))
+	default: // ready and cells say nothing that has to be kept
+		k.link.Settle(seq)
+	}
+}

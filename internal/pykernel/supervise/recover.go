@@ -1,0 +1,113 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"soma/internal/pykernel"
+)
+
+// recover reads the live python kernels of this node and finds their processes; nothing is awaited.
+func (s *Supervisor) recover(ctx context.Context) ([]*kernel, error) {
+	type row struct {
+		pykernel.InsertKernel
+		state, reason, leader string
+		pid, pgid             int
+	}
+	var rows []row
+	err := s.opt.Reader.Query(ctx, `select id, owner, session, workspace, python, token, state, reason, os_pid, pgid, leader from kernel
+where state in ('booting', 'running', 'ending') and node = ? order by used_at, id`, []any{s.opt.Node},
+		func(scan func(...any) error) error {
+			var r row
+			err := scan(&r.ID, &r.Owner, &r.Session, &r.Workspace, &r.Python, &r.Token, &r.state, &r.reason, &r.pid, &r.pgid, &r.leader)
+			rows = append(rows, r)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	var found []*kernel
+	for _, r := range rows {
+		k, err := s.newKernel(&r.InsertKernel)
+		if err != nil {
+			return nil, fmt.Errorf("python kernel %s: %w", r.ID, err)
+		}
+		if err := s.load(ctx, k, pykernel.KernelState(r.state) != pykernel.Booting && r.pid > 0); err != nil {
+			return nil, err
+		}
+		if r.pid > 0 {
+			k.fresh = false
+			close(k.noted)
+			p, err := openProcess(r.pid, r.leader)
+			switch {
+			case err == nil:
+				k.found(p)
+				k.proc = p
+			case errors.Is(err, errProcessGone):
+				// Its children may live on in its group, so bury ends that too.
+				k.lost = group{r.pgid, r.leader}
+				k.end(k.deathText(""))
+			default:
+				return nil, err
+			}
+		}
+		if pykernel.KernelState(r.state) == pykernel.Ending {
+			k.end(r.reason)
+		}
+		found = append(found, k)
+	}
+	return found, nil
+}
+
+// load reads what waits for k and what has come from it.
+func (s *Supervisor) load(ctx context.Context, k *kernel, written bool) error {
+	err := s.opt.Reader.Query(ctx, `select seq, cell, body, at from kernel_frame where kernel = ? order by seq`, []any{k.id},
+		func(scan func(...any) error) error {
+			f := &pykernel.AppendFrame{Kernel: k.id}
+			var seq, at int64
+			var body []byte
+			if err := scan(&seq, &f.Cell, &body, &at); err != nil {
+				return err
+			}
+			f.Seq, f.Body, f.At = uint64(seq), body, time.UnixMicro(at)
+			k.append(f, written)
+			return nil
+		})
+	if err != nil {
+		return err
+	}
+	err = s.opt.Reader.Query(ctx, `select item from kernel_inbox where kernel = ?`, []any{k.id}, func(scan func(...any) error) error {
+		var item string
+		err := scan(&item)
+		k.items[item] = 0
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.opt.Reader.Query(ctx, `select id from kernel_call where kernel = ? and state = 'started'`, []any{k.id},
+		func(scan func(...any) error) error {
+			var id string
+			err := scan(&id)
+			k.begun[id] = true
+			return err
+		})
+}
+
+// sweep removes run directories that no live row names; a python kernel that still runs from one ends within a second.
+func (s *Supervisor) sweep(known map[string]*kernel) error {
+	entries, err := os.ReadDir(s.opt.RunDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if known[e.Name()] == nil {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.opt.RunDir, e.Name())))
+		}
+	}
+	return err
+}

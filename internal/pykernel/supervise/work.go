@@ -1,0 +1,59 @@
+package supervise
+
+import (
+	"context"
+	"sync"
+)
+
+// work runs the commits of one python kernel one after the other, in the order in which their frames came. Its queue is
+// bounded by the link, which holds only so many frames that are not settled.
+type work struct {
+	mu    sync.Mutex
+	queue []func(context.Context)
+	wake  chan struct{}
+}
+
+func newWork() *work { return &work{wake: make(chan struct{}, 1)} }
+
+func (w *work) add(fn func(context.Context)) {
+	w.mu.Lock()
+	w.queue = append(w.queue, fn)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *work) run(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		batch := w.queue
+		w.queue = nil
+		w.mu.Unlock()
+		for _, fn := range batch {
+			if ctx.Err() != nil {
+				return nil
+			}
+			fn(ctx)
+		}
+		if len(batch) > 0 {
+			continue
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// drain returns when all that was added before has run, or when ctx ends.
+func (w *work) drain(ctx context.Context) {
+	done := make(chan struct{})
+	w.add(func(context.Context) { close(done) })
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
