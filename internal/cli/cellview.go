@@ -72,7 +72,8 @@ func (v *cellView) take(o wire.OutputEvent) {
 
 func (t *transcript) toolResult(b wire.ToolResultEvent) {
 	for _, v := range t.calls {
-		if v.call == b.CallID && !v.done {
+		// Ids of calls are the provider's and may repeat; those of cells do not.
+		if !v.done && v.result == nil && v.cell == b.Cell && v.call == b.CallID {
 			v.result = &outcome{
 				status: b.Status, fault: b.Error, note: b.Note, head: b.Output, tail: b.Tail, size: b.OutputSize,
 				took: time.Duration(b.DurationMS) * time.Millisecond,

@@ -138,7 +138,7 @@ func (a *app) runTask(ctx context.Context, open wire.OpenSession, text string, d
 		_, err := fmt.Fprintf(a.Out, "process %d runs; soma attach %d shows it\n", in.PID, in.PID)
 		return err
 	}
-	e := &ending{keep: open.Keep}
+	e := &ending{keep: open.Keep, input: input}
 	return a.watch(ctx, in.PID, session, wire.Cursor{Seq: in.Event}, e)
 }
 
@@ -173,40 +173,4 @@ func (a *app) findPython(ctx context.Context, flag, configured, dir string) (pyp
 		Flag: flag, Config: configured, VirtualEnv: venv, SearchPath: path, Dir: dir, Env: os.Environ(),
 		CacheFile: filepath.Join(a.home.Cache(), "python.json"),
 	})
-}
-
-// ending finds out from the events of a process when its watcher is done, and with which exit code.
-type ending struct {
-	keep   bool // the process waits for more input when its task is worked through
-	attach bool // nothing but the end of the process is an end
-	done   bool
-	code   int
-	waits  bool // the process is still there and waits for input
-}
-
-func (e *ending) event(ev wire.Event) error {
-	switch ev.Kind {
-	case wire.ProcessExited:
-		return show(ev, func(b wire.StateEvent) {
-			e.done = true
-			if b.ExitCode != nil {
-				e.code = *b.ExitCode
-			}
-		})
-	case wire.TurnEnded:
-		if e.attach {
-			return nil
-		}
-		return show(ev, func(b wire.TurnEndedEvent) {
-			waits := b.State == nil || b.State.State == "blocked"
-			switch {
-			case b.Why == "terminated" || !waits: // the end of the process follows, or its next turn
-			case b.Why != "done":
-				e.done, e.waits, e.code = true, true, exitFailed
-			case e.keep:
-				e.done, e.waits = true, true
-			}
-		})
-	}
-	return nil
 }

@@ -82,6 +82,12 @@ var codes = map[wire.Code]int{
 	wire.Conflict: exitRefused, wire.ProcessEnded: exitRefused, wire.SessionClosed: exitRefused, wire.WireVersion: exitRefused,
 }
 
+// wayOut says what to do where the daemon does not.
+var wayOut = map[wire.Code]string{
+	wire.NotFound: "see soma ps -a", wire.ProcessEnded: "start another with soma run", wire.SessionClosed: "open another with soma run",
+	wire.Internal: "see soma logs --daemon", wire.Busy: "try again later",
+}
+
 // asFault finds the code and the way out of any error.
 func asFault(err error) *fault {
 	var (
@@ -102,7 +108,11 @@ func asFault(err error) *fault {
 		if !ok {
 			code = exitFailed
 		}
-		return &fault{code, errors.New(cannot(refusal.Title)), refusal.Detail}
+		do := refusal.Detail
+		if do == "" {
+			do = wayOut[refusal.Code]
+		}
+		return &fault{code, errors.New(cannot(refusal.Title)), do}
 	case errors.As(err, &locked):
 		return &fault{exitHome, err, "use that one, or end it with soma stop"}
 	case errors.As(err, &home):

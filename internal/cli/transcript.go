@@ -23,9 +23,15 @@ type transcript struct {
 	calls   []*cellView // of the last answer, in call order; the first open one is shown live
 	began   time.Time   // of the agent turn
 	state   wire.State
+	noted   string // the last note
 	summary string // of a turn that was ended from outside: said after the end of the process
-	turns   int    // ended ones that were seen
 }
+
+// What a turn's end says of why, where something depends on it.
+const (
+	whyDone       = "done"
+	whyTerminated = "terminated"
+)
 
 // liveText is the text of the attempt that streams.
 type liveText struct {
@@ -94,6 +100,7 @@ func (t *transcript) event(e wire.Event) error {
 }
 
 func (t *transcript) note(text string) {
+	t.noted = text
 	for i, line := range strings.Split(strings.TrimSpace(clean(text)), "\n") {
 		mark := "* "
 		if i > 0 {
@@ -213,15 +220,11 @@ func codeOf(c message.Call) string {
 	return string(c.Arguments)
 }
 
+// stepFailed says nothing of why: a note, a state or the end of the turn comes with it and does.
 func (t *transcript) stepFailed(b wire.StepFailedEvent) {
 	if b.Step == t.live.step && b.Attempt == t.live.attempt {
 		t.drop()
 	}
-	text := fmt.Sprintf("attempt %d failed: %s", b.Attempt, b.Error)
-	if b.Again {
-		text += "; it is made again"
-	}
-	t.note(text)
 	t.move(b.State)
 }
 
@@ -229,7 +232,7 @@ func (t *transcript) move(s *wire.State) {
 	if s == nil {
 		return
 	}
-	if s.State == "blocked" && (s.State != t.state.State || s.Reason != t.state.Reason) {
+	if s.State == wire.Blocked && (s.State != t.state.State || s.Reason != t.state.Reason) {
 		if text := waitingFor(*s); text != "" {
 			t.note(text)
 		}
@@ -259,13 +262,12 @@ func waitingFor(s wire.State) string {
 
 func (t *transcript) turnEnded(at time.Time, b wire.TurnEndedEvent) {
 	t.drop()
-	t.turns++
 	t.calls = nil
-	switch b.Why {
-	case "done", "terminated":
-	case "limit":
-		t.note("ended: the limit of steps for one input is reached")
-	default:
+	switch {
+	case b.Why == whyDone, b.Why == whyTerminated:
+	case b.Words != "" && !strings.Contains(t.noted, b.Words):
+		t.note(b.Why + ": " + b.Words)
+	case b.Words == "":
 		t.note(b.Why)
 	}
 	seconds := "unknown"
@@ -274,7 +276,7 @@ func (t *transcript) turnEnded(at time.Time, b wire.TurnEndedEvent) {
 	}
 	t.summary = fmt.Sprintf("steps %d, cells %d, tokens %d, cost %s, seconds %s", b.Steps, b.Cells, b.Tokens, cost(b.Cost), seconds)
 	t.move(b.State)
-	if b.Why != "terminated" {
+	if b.Why != whyTerminated {
 		t.flushSummary()
 	}
 }
