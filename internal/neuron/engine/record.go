@@ -170,11 +170,12 @@ func (e *Engine) settle(a *activation, j *job, refusal *neuron.Refusal) {
 	s.refusal, s.in.Settled = refusal, refusal.Code
 	rec := s.rec
 	rec.Ops = j.ops
-	if err := e.addEnd(rec, &s.in.Delivery, refusal, j.attempts()); err == nil {
+	err = e.addEnd(rec, &s.in.Delivery, refusal, j.attempts())
+	if err == nil {
 		rec.Turn.Incoming, err = json.Marshal(&s.in)
-		if err == nil {
-			err = e.seal(s)
-		}
+	}
+	if err == nil {
+		err = e.seal(s)
 	}
 	if err != nil {
 		e.recordFailed(s, err)
