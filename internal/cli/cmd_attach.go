@@ -26,6 +26,11 @@ func (a *app) cmdAttach() *cobra.Command {
 			if len(args) == 1 && last {
 				return faultf(exitUsage, "", "cannot take both a pid and --last")
 			}
+			if len(args) == 1 {
+				if _, err := parsePID(args[0]); err != nil {
+					return err
+				}
+			}
 			if err := a.ensure(ctx); err != nil {
 				return err
 			}

@@ -43,6 +43,10 @@ func (a *app) cmdLogs() *cobra.Command {
 				return faultf(exitUsage, "give one of PID, --cell ID and --daemon", "cannot tell which log is meant")
 			case daemon:
 				return a.daemonLog(ctx, follow)
+			case cell == "":
+				if _, err := parsePID(args[0]); err != nil {
+					return err
+				}
 			}
 			if err := a.ensure(ctx); err != nil {
 				return err

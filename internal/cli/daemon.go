@@ -25,9 +25,9 @@ const (
 	healthWait = 5 * time.Second
 	bootWait   = 60 * time.Second
 	stopWait   = 30 * time.Second
-	// poll is how often a start is looked at; regainWait is the pause before a lost daemon is started again.
-	poll       = 10 * time.Millisecond
-	regainWait = 2 * time.Second
+	// poll is how often a start is looked at; lostWait is the pause before a lost daemon is started again.
+	poll     = 10 * time.Millisecond
+	lostWait = 2 * time.Second
 	// A daemon that was started maxStarts times within startsWithin is not started again.
 	maxStarts    = 3
 	startsWithin = time.Minute
@@ -205,8 +205,8 @@ func (a *app) regain(ctx context.Context, lost error) error {
 	if !errors.Is(err, client.ErrLost) {
 		return err
 	}
-	a.say("the daemon is gone (%v); it is started again in %s", rootCause(lost), regainWait)
-	if err := pause(ctx, regainWait); err != nil {
+	a.say("the daemon is gone (%v); it is started again in %s", rootCause(lost), a.lostWait)
+	if err := pause(ctx, a.lostWait); err != nil {
 		return err
 	}
 	return a.ensure(ctx)

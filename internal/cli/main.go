@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -50,13 +51,15 @@ type app struct {
 	client *client.Client
 	starts starts
 	ran    bool // the command line was understood
+	// lostWait is the pause before a lost daemon is started again.
+	lostWait time.Duration
 }
 
 // Main runs the program with its arguments (without its name) and returns the exit code. Interrupts are handled here.
 func Main(args []string, stdio Stdio, hooks Hooks) int {
 	ctx, stop := lifecycle.SignalContext(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	a := &app{Stdio: stdio, hooks: hooks, env: os.LookupEnv}
+	a := &app{Stdio: stdio, hooks: hooks, env: os.LookupEnv, lostWait: lostWait}
 	return a.run(ctx, args)
 }
 
