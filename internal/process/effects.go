@@ -79,6 +79,9 @@ func (w *work) append(m message.Message, attempt int) wire.Message {
 	if err != nil { // its raw parts were checked when it was made
 		panic(err)
 	}
+	if m.Role != message.Note {
+		w.s.Bytes += int64(len(b))
+	}
 	if len(b) > neuron.DefaultLimits().PayloadBytes {
 		row.content = w.t.Keep(b)
 	} else {
@@ -118,10 +121,24 @@ func (w *work) startInference(e turn.StartInference, begins bool) {
 	in := inferenceInput{PID: w.pid, Session: w.s.Session, Branch: w.s.Branch, Through: w.s.Messages, Model: w.s.Model,
 		Inference: e.Inference, Attempt: e.Attempt}
 	w.t.Start(neuron.Execution{ID: w.s.Execution, Attempt: e.Attempt, Kind: InferenceKind, Policy: neuron.Attach, Input: in.encode(),
-		Then: answerType.Alias()})
+		Then: answerType.Alias(), Estimate: w.reservation()})
 	w.event(wire.StepStarted, wire.StepStartedEvent{Step: e.Inference, Attempt: e.Attempt, Turn: begins, Model: w.s.Model,
 		Messages: w.joined, State: w.tell()})
 	w.joined = nil
+}
+
+// reservedOutput is how many tokens of output an attempt is taken to need, before it is known (K-21).
+const reservedOutput = 1000
+
+// reservation estimates an attempt's cost in nano-dollars: four bytes of context are taken for a token. It is 0 while the
+// price or who answers is not known.
+func (w *work) reservation() int64 {
+	u := message.Usage{Input: w.s.Bytes / 4, Output: reservedOutput, Estimated: true}
+	cost, _ := w.h.o.Prices.Cost(w.s.Vendor, w.s.Served, u, w.t.Now())
+	if cost == nil {
+		return 0
+	}
+	return *cost
 }
 
 func (w *work) endTurn(e turn.EndTurn) {

@@ -55,7 +55,10 @@ func (w *work) answered(m neuron.Ended) error {
 	}
 	w.took = wire.StepEndedEvent{Step: w.s.Machine.Inference, Attempt: m.Attempt}
 	if m.Status != neuron.Done {
-		if err := w.ledger(m, answer{Model: w.s.Model, StartedAt: w.t.Now(), EndedAt: w.t.Now()}, "lost"); err != nil {
+		// Nobody knows what the attempt has used: its reservation stands for it.
+		used := message.Usage{Input: w.s.Bytes / 4, Estimated: true}
+		lost := answer{Vendor: w.s.Vendor, Model: cmp.Or(w.s.Served, w.s.Model), Usage: used, StartedAt: w.t.Now(), EndedAt: w.t.Now()}
+		if err := w.ledger(m, lost, "lost"); err != nil {
 			return err
 		}
 		w.failedEvent("lost", cmp.Or(m.Error, "the daemon ended while it ran"))
@@ -69,6 +72,7 @@ func (w *work) answered(m neuron.Ended) error {
 		return neuron.SettleAs(neuron.Undecodable, err)
 	}
 	w.reply = &a
+	w.s.Vendor, w.s.Served = a.Vendor, a.Model
 	if f := a.Failure; f != nil {
 		outcome := "failed"
 		switch {

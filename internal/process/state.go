@@ -57,6 +57,11 @@ type processState struct {
 	Workspace string       `json:"workspace"`
 	Messages  uint64       `json:"messages"` // last sequence of the branch
 	Kernel    pykernelSlot `json:"kernel"`
+	// Bytes is the size of the branch's messages; with Vendor and Served, who answered last and under which name, it is
+	// what a reservation is estimated from.
+	Bytes  int64  `json:"bytes"`
+	Vendor string `json:"vendor,omitempty"`
+	Served string `json:"served,omitempty"`
 	// Execution is the current or last inference.
 	Execution ident.ID   `json:"execution,omitzero"`
 	Calls     []openCall `json:"calls,omitempty"`
