@@ -79,6 +79,9 @@ func eachFlag(c *cobra.Command, fn func(names, usage string)) {
 		if f.Shorthand != "" {
 			names = "-" + f.Shorthand + ", " + names
 		}
+		if value == "string" {
+			value = "VALUE"
+		}
 		if value != "" {
 			names += " " + value
 		}
