@@ -10,7 +10,6 @@ import (
 	"soma/internal/neuron"
 	"soma/internal/store/fault"
 	"soma/internal/store/sqlite"
-	"soma/internal/store/storetest"
 )
 
 func open(t *testing.T) *fault.Store {
@@ -20,11 +19,6 @@ func open(t *testing.T) *fault.Store {
 		t.Fatal(err)
 	}
 	return fault.Wrap(inner)
-}
-
-// Unasked, the wrapper changes nothing.
-func TestTransparent(t *testing.T) {
-	storetest.Run(t, storetest.Engine{Open: func(t *testing.T, _ []neuron.Sequence) neuron.Store { return open(t) }})
 }
 
 func record(key int64) *neuron.Record {

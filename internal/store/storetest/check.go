@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 
 	"soma/internal/neuron"
 )
@@ -95,8 +96,8 @@ func (a *actor) checkPage(t fataler, f neuron.Feed, after uint64, limit int, p n
 		if p.Seqs[i] != start+uint64(i) {
 			t.Fatalf("feed %d: sequence %d, want %d", f, p.Seqs[i], start+uint64(i))
 		}
-		if err := same(p.Entries[i], want[i]); err != nil {
-			t.Fatalf("feed %d entry %d: %v", f, p.Seqs[i], err)
+		if !reflect.DeepEqual(p.Entries[i], want[i]) {
+			t.Fatalf("feed %d entry %d: %v", f, p.Seqs[i], same(p.Entries[i], want[i]))
 		}
 	}
 }

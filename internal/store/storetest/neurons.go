@@ -67,12 +67,15 @@ func (a *actor) verify(t *testing.T, s neuron.Store) {
 	for _, f := range []neuron.Feed{neuron.In, neuron.Out} {
 		all, _ := a.feed(f)
 		last := uint64(len(all))
-		for _, after := range []uint64{0, last / 2, last - min(1, last), last} {
-			p, err := s.Entries(t.Context(), a.id, f, after, 1000)
+		for _, c := range []struct {
+			after uint64
+			limit int
+		}{{0, 1000}, {last - min(last, 300), 10}, {last - min(1, last), 1000}, {last, 1000}} {
+			p, err := s.Entries(t.Context(), a.id, f, c.after, c.limit)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a.checkPage(t, f, after, 1000, p)
+			a.checkPage(t, f, c.after, c.limit, p)
 		}
 	}
 }
@@ -143,13 +146,13 @@ func testWindowByBytes(t *testing.T, e Engine) {
 	s := open(t, e)
 	f := claim(t, s)
 	a := newActor("a", 1)
-	for i := range 200 {
-		commit(t, s, f, a.turn(step{payload: 1000 + 300*i, sends: i % 2, sendSize: 60_000}))
-		if i%20 == 19 {
+	for i := range 130 {
+		commit(t, s, f, a.turn(step{payload: 1000 + 450*i, sends: i % 2, sendSize: 60_000}))
+		if i%30 == 29 {
 			a.verify(t, s)
 		}
 	}
-	commit(t, s, f, a.turns(1000, step{})...) // small ones push the large ones out by number
+	commit(t, s, f, a.turns(600, step{})...) // small ones push the large ones out by number
 	a.verify(t, s)
 	p, err := s.Entries(t.Context(), a.id, neuron.In, 0, 1)
 	if err != nil || p.Last-p.First+1 != uint64(neuron.DefaultLimits().JournalEntries) {

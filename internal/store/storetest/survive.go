@@ -12,7 +12,7 @@ func life(t *testing.T, s neuron.Store) (neuron.Fence, []*actor) {
 	t.Helper()
 	f := claim(t, s)
 	a, b := newActor("a", 1), newActor("b", 2)
-	commit(t, s, f, a.turns(700, step{sends: 1, sendSize: 50})...)
+	commit(t, s, f, a.turns(600, step{sends: 1, sendSize: 50})...)
 	for i := range 30 {
 		r := b.turn(step{state: string(rune('a' + i))})
 		r.Outbox, r.Started, r.Dead = []neuron.OutboxRow{outboxRow(a.id)}, []neuron.Execution{execution(b.id)}, []neuron.DeadLetter{deadLetter(a.id)}
@@ -25,7 +25,8 @@ func checkLife(t *testing.T, s neuron.Store, old neuron.Fence, actors []*actor) 
 	t.Helper()
 	for _, a := range actors {
 		a.verify(t, s)
-		a.checkSettled(t, s, a.ids, true)
+		a.checkSettled(t, s, a.ids[:20], true)
+		a.checkSettled(t, s, a.ids[len(a.ids)-20:], true)
 	}
 	wantLists(t, s, 30, 30, 30)
 	f := claim(t, s)
@@ -42,7 +43,7 @@ func checkLife(t *testing.T, s neuron.Store, old neuron.Fence, actors []*actor) 
 	again = actors[0].copy()
 	commit(t, s, f, again.turns(100, step{})...)
 	again.verify(t, s)
-	again.checkSettled(t, s, again.ids, true)
+	again.checkSettled(t, s, again.ids[:20], true)
 	if last != again.ids[0] {
 		t.Fatal("the suite lost an id")
 	}
