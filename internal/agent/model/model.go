@@ -21,6 +21,9 @@ type Stream interface {
 	// Next waits for the next event. The last one is of kind Done; after it and only then comes io.EOF. Any other error is
 	// an *Error, or that of ctx or of the context given to Provider.Stream; what came before it is superseded.
 	Next(ctx context.Context) (Event, error)
+	// Usage is what the attempt has used so far: as reported, else estimated and marked so. After a failure or a
+	// cancellation it is what the ledger takes (K-32).
+	Usage() message.Usage
 	// Close ends the stream and frees what it holds; it may be called more than once.
 	Close() error
 }
@@ -34,8 +37,6 @@ type Request struct {
 	// Messages is paired history (K-09); notes in it are not sent.
 	Messages []message.Message
 	Tools    []tool.Definition
-	// MaxOutput bounds the answer in tokens; 0 leaves it to the provider.
-	MaxOutput int
 	// Attempt numbers the tries of this inference from 1.
 	Attempt int
 	// Facts are named texts about the daemon that a script may quote, such as DaemonPID.
@@ -135,8 +136,6 @@ type Error struct {
 	Words string
 	// RetryAfter is what the provider asked for, 0 if nothing.
 	RetryAfter time.Duration
-	// Usage is what the attempt cost as far as known; mostly estimated.
-	Usage message.Usage
 }
 
 func (e *Error) Error() string {
@@ -145,6 +144,9 @@ func (e *Error) Error() string {
 	}
 	return e.Words
 }
+
+// EstimateTokens is the rough count of tokens in a text of so many bytes.
+func EstimateTokens(bytes int) int64 { return int64(bytes+3) / 4 }
 
 // ErrorOf returns err as an *Error; one of another type becomes BadRequest with its text. ctx errors are the caller's to
 // look for first.

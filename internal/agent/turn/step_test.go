@@ -308,7 +308,7 @@ func TestInterrupt(t *testing.T) {
 	s, out = play(t, New(t0, Options{}), InputAdmitted{ID: "a"}, Interrupt{})
 	is(t, s, Blocked, OnInput)
 	expect(t, out, CancelInput{"a"}, DropSlot{})
-	s, out = play(t, s, Dispatched{}) // the slot was on its way
+	_, out = play(t, s, Dispatched{}) // the slot was on its way
 	expect(t, out, Dropped{"the process is not ready"}, DropSlot{})
 }
 
