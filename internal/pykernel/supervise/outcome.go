@@ -134,7 +134,7 @@ func (k *kernel) ended(ctx context.Context, c *cell, out pykernel.CellEnded, o p
 		id = ident.Named(k.id, c.id) // a frame that this program never makes; its owner hears of it all the same
 	}
 	if o.Size > 0 {
-		out.Content = ident.Derive(id, "output")
+		out.Content, out.Kept = ident.Derive(id, "output"), int64(len(o.Head))
 	}
 	out.Output = preview(o)
 	ok := k.persist(ctx, "the outcome of a cell", func(ctx context.Context) error {

@@ -217,10 +217,13 @@ func (s *Supervisor) find(id string) *kernel {
 // Committed takes the write operations of one commit, in commit order; those of other rooms are passed over. It does not
 // block. Frames for a kernel go out from here.
 func (s *Supervisor) Committed(ops []neuron.Op) {
+	var born []*kernel
 	for _, op := range ops {
 		switch op := op.(type) {
 		case *pykernel.InsertKernel:
-			s.insert(op)
+			if k := s.insert(op); k != nil {
+				born = append(born, k)
+			}
 		case *pykernel.AppendFrame:
 			if k := s.find(op.Kernel); k != nil {
 				k.append(op, false)
@@ -231,17 +234,22 @@ func (s *Supervisor) Committed(ops []neuron.Op) {
 			}
 		}
 	}
+	// Their owners begin with the first frames at hand: these say how long a boot may wait.
+	if len(born) > 0 {
+		s.adopt(born...)
+	}
 }
 
-func (s *Supervisor) insert(op *pykernel.InsertKernel) {
+// insert takes a new python kernel; nil where it is not for this node or known.
+func (s *Supervisor) insert(op *pykernel.InsertKernel) *kernel {
 	if op.Node != s.opt.Node {
-		return
+		return nil
 	}
 	k, err := s.newKernel(op)
 	if err != nil {
 		// The row is of this program's own making; its owner gets no outcome from a kernel that cannot be named.
 		s.opt.Log.Error("cannot own a python kernel", "kernel", op.ID, "owner", op.Owner, "err", err)
-		return
+		return nil
 	}
 	s.mu.Lock()
 	closing := s.closing
@@ -251,12 +259,12 @@ func (s *Supervisor) insert(op *pykernel.InsertKernel) {
 	}
 	s.mu.Unlock()
 	if known {
-		return
+		return nil
 	}
 	if closing {
 		k.end(endAllReason)
 	}
-	s.adopt(k)
+	return k
 }
 
 // Room returns ErrOutboxFull when a python kernel can take no more frames for now; a caller asks before it commits one.

@@ -1,21 +1,334 @@
 package supervise_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
+	"soma/internal/neuron"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/pykerneltest"
+	"soma/internal/pykernel/supervise"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestOneCell(t *testing.T) {
+func value(t *testing.T, m pykernel.CellEnded, want string) {
+	t.Helper()
+	if m.Status != pykernel.CellOK || m.Value == nil || *m.Value != want {
+		t.Errorf("outcome %+v, want the value %s", m, want)
+	}
+}
+
+func alive(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(b), ") Z ")
+}
+
+// P-001, P-122, P-213: a kernel with names outlives its daemon, in a session of its own, and is found again.
+func TestKernelOutlivesTheDaemon(t *testing.T) {
 	h := pykerneltest.New(t, nil)
-	_, cell := h.Open("a", "1+1")
+	kernel, cell := h.Open("a", "x = 20\nx + 1")
+	value(t, h.Outcome(cell), "21")
+	before := h.Sup.List()[0]
+	if before.State != "attached" || before.OSPID == 0 || before.Session != "s-a" {
+		t.Errorf("status %+v", before)
+	}
+	if n := h.Count(`select count(*) from kernel where state = 'running' and os_pid = ? and pgid = os_pid and epoch = 1`, before.OSPID); n != 1 {
+		t.Error("the row does not say that the kernel runs")
+	}
+	h.Stop()
+	if !alive(before.OSPID) {
+		t.Fatal("the kernel ended with its daemon")
+	}
+	h.Start()
+	value(t, h.Outcome(h.Run("a", kernel, "x + 2", time.Minute)), "22")
+	if after := h.Sup.List()[0]; after.OSPID != before.OSPID {
+		t.Errorf("pid %d, then %d", before.OSPID, after.OSPID)
+	}
+}
+
+// P-016, P-122: what has done its work leaves the tables with a later commit.
+func TestRowsGo(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "0")
+	h.Outcome(cell)
+	for i := range 5 {
+		value(t, h.Outcome(h.Run("a", kernel, fmt.Sprint(i), time.Minute)), fmt.Sprint(i))
+	}
+	if n := h.Count(`select count(*) from kernel_frame`); n != 0 {
+		t.Errorf("%d frames are left", n)
+	}
+	if n := h.Count(`select count(*) from kernel_inbox`); n > 3 {
+		t.Errorf("%d inbox items are left", n)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), pykerneltest.Patience)
+	defer cancel()
+	if err := h.Sup.EndAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h.Gone(kernel)
+	if n := h.Count(`select count(*) from kernel_inbox`); n != 0 {
+		t.Errorf("%d inbox items of an ended kernel are left", n)
+	}
+	if n := h.Count(`select count(*) from kernel where state = 'ended' and ended_at is not null`); n != 1 {
+		t.Error("the row does not say that the kernel has ended")
+	}
+	if entries, err := os.ReadDir(filepath.Join(h.Dir, "run")); err != nil || len(entries) != 0 {
+		t.Errorf("run directories: %v, %v", entries, err)
+	}
+}
+
+// P-021: a cell that had begun when its kernel died is unknown, one that never came to it is not started, and both are said
+// before the kernel's end.
+func TestKernelDies(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "import os; os._exit(7)")
 	m := h.Outcome(cell)
-	if m.Status != pykernel.CellOK || m.Value == nil || *m.Value != "2" {
+	if m.Status != pykernel.CellUnknown || !strings.Contains(m.Note, "result unknown: the python kernel ended") || !strings.Contains(m.Note, "status 7") {
 		t.Errorf("outcome %+v", m)
+	}
+	if g := h.Gone(kernel); !strings.Contains(g.Reason, "status 7") {
+		t.Errorf("gone %+v", g)
+	}
+	err := h.Commit("a", func() []neuron.Op {
+		f, _ := h.Execute(kernel, "1", time.Minute)
+		return []neuron.Op{f}
+	})
+	if !errors.Is(err, pykernel.ErrKernelEnded) {
+		t.Errorf("a frame for a kernel that has ended: %v", err)
+	}
+}
+
+// P-107, P-021: a python that does not start says why, and its cells are not started.
+func TestStartupFails(t *testing.T) {
+	broken := t.TempDir()
+	if err := os.WriteFile(filepath.Join(broken, "soma_kernel.py"), []byte("import nothing_of_that_name\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := pykerneltest.New(t, func(o *supervise.Options) { o.SourceDir = broken })
+	kernel, cell := h.Open("a", "1")
+	m := h.Outcome(cell)
+	if m.Status != pykernel.CellNotStarted || !strings.Contains(m.Note, "python exited at startup: ") || !strings.Contains(m.Note, "nothing_of_that_name") {
+		t.Errorf("outcome %+v", m)
+	}
+	if len(m.Note) > 2200 {
+		t.Errorf("a reason of %d bytes", len(m.Note))
+	}
+	h.Gone(kernel)
+
+	k := h.Insert("b")
+	k.Python = filepath.Join(broken, "no-python")
+	if err := h.Commit("b", func() []neuron.Op {
+		row := *k
+		f, c := h.Execute(k.ID, "1", time.Minute)
+		cell = c
+		return []neuron.Op{&row, f}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if m := h.Outcome(cell); m.Status != pykernel.CellNotStarted || !strings.Contains(m.Note, "no such file") {
+		t.Errorf("outcome without python %+v", m)
+	}
+}
+
+// P-123, P-210, P-213: an outcome that came while nobody listened is committed once; a handler that fails holds up neither the
+// acknowledgement nor the next cell.
+func TestOutcomesAreCommittedOnce(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "import pathlib; 1")
+	h.Outcome(cell)
+	file := filepath.Join(h.Workspace, "runs")
+	var cells []string
+	for i := range 4 {
+		code := fmt.Sprintf("import time; time.sleep(0.05)\nwith open(%q, 'a') as f: f.write('%d\\n')", file, i)
+		cells = append(cells, h.Run("a", kernel, code, time.Minute))
+	}
+	h.Restart()
+	h.Restart()
+	for _, c := range cells {
+		if m := h.Outcome(c); m.Status != pykernel.CellOK {
+			t.Errorf("outcome %+v", m)
+		}
+	}
+	if b, _ := os.ReadFile(file); string(b) != "0\n1\n2\n3\n" {
+		t.Errorf("cells ran as %q", b)
+	}
+	for _, c := range cells {
+		if n := h.Outcomes(c); n != 1 {
+			t.Errorf("%d outcomes of one cell", n)
+		}
+	}
+
+	var fails sync.Map
+	h.Hold = func(m pykernel.CellEnded) error {
+		if n, _ := fails.LoadOrStore(m.Cell, new(int)); *n.(*int) < 3 {
+			*n.(*int)++
+			return errors.New("not now")
+		}
+		return nil
+	}
+	one := h.Run("a", kernel, "1", time.Minute)
+	two := h.Run("a", kernel, "2", time.Minute)
+	value(t, h.Outcome(one), "1")
+	value(t, h.Outcome(two), "2")
+}
+
+// P-202: an interrupt ends a cell that awaits, one that computes, and one that holds the interpreter lock, where the frame
+// is not read and the daemon sends the signal itself; names stay.
+func TestInterrupts(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "kept = 5")
+	h.Outcome(cell)
+	for name, code := range map[string]string{
+		"await":    "import asyncio; print('on', flush=True); await asyncio.sleep(60)",
+		"loop":     "print('on', flush=True)\nwhile True: pass",
+		"gil held": "import re; print('on', flush=True); re.match('(a+)+$', 'a' * 40 + 'b')",
+	} {
+		cell := h.Run("a", kernel, code, time.Minute)
+		h.Shown(cell, "on")
+		began := time.Now()
+		h.Interrupt("a", kernel, cell)
+		m := h.Outcome(cell)
+		if m.Status != pykernel.CellInterrupted {
+			t.Errorf("%s: outcome %+v", name, m)
+		}
+		t.Logf("%s: %v", name, time.Since(began))
+	}
+	value(t, h.Outcome(h.Run("a", kernel, "kept", time.Minute)), "5")
+}
+
+// stubborn ignores every interrupt. The inner loop is a function of its own: an exception that is raised at a jump may miss
+// the handler of its own frame.
+const stubborn = "def spin():\n  while True: pass\nwhile True:\n  try: spin()\n  except BaseException: pass"
+
+// P-127: the python kernel ends a cell at its deadline; where it cannot the daemon interrupts by signal, and where the cell
+// does not stop at all its kernel is ended.
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "kept = 5")
+	h.Outcome(cell)
+	m := h.Outcome(h.Run("a", kernel, "while True: pass", 200*time.Millisecond))
+	if m.Status != pykernel.CellTimedOut {
+		t.Errorf("a loop: %+v", m)
+	}
+	m = h.Outcome(h.Run("a", kernel, "import re; re.match('(a+)+$', 'a' * 40 + 'b')", 200*time.Millisecond))
+	if m.Status != pykernel.CellTimedOut {
+		t.Errorf("a held lock: %+v", m)
+	}
+	value(t, h.Outcome(h.Run("a", kernel, "kept", time.Minute)), "5")
+	m = h.Outcome(h.Run("a", kernel, stubborn, 200*time.Millisecond))
+	if m.Status != pykernel.CellTimedOut || m.Note == "" {
+		t.Errorf("a cell that ignores its interrupt: %+v %+v", m, m.Error)
+	}
+	if g := h.Gone(kernel); !strings.Contains(g.Reason, "deadline") {
+		t.Errorf("gone %+v", g)
+	}
+}
+
+// P-090: ending all python kernels ends their children too, tells the owners, and leaves no process.
+func TestEndAll(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	child := filepath.Join(h.Workspace, "child")
+	kernel, cell := h.Open("a", fmt.Sprintf("import subprocess; p = subprocess.Popen(['sleep', '600']); open(%q, 'w').write(str(p.pid)); print('on', flush=True)\n"+stubborn, child))
+	h.Shown(cell, "on")
+	pid := h.Sup.List()[0].OSPID
+	ctx, cancel := context.WithTimeout(t.Context(), pykerneltest.Patience)
+	defer cancel()
+	if err := h.Sup.EndAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if m := h.Outcome(cell); m.Status != pykernel.CellUnknown {
+		t.Errorf("outcome %+v", m)
+	}
+	h.Gone(kernel)
+	text, err := os.ReadFile(child)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var childPID int
+	fmt.Sscan(string(text), &childPID)
+	if alive(pid) || alive(childPID) {
+		t.Errorf("left: kernel %v, child %v", alive(pid), alive(childPID))
+	}
+	if len(h.Sup.List()) != 0 {
+		t.Errorf("list %v", h.Sup.List())
+	}
+}
+
+// A boot beyond the bound ends the longest-idle kernel; where none is idle the cell waits under its deadline.
+func TestMaxLive(t *testing.T) {
+	h := pykerneltest.New(t, func(o *supervise.Options) { o.MaxLive = 2 })
+	first, cell := h.Open("a", "1")
+	h.Outcome(cell)
+	second, cell := h.Open("b", "2")
+	h.Outcome(cell)
+	value(t, h.Outcome(h.Run("a", first, "3", time.Minute)), "3") // now b is the longest idle
+	third, cell := h.Open("c", "print('on', flush=True)\nimport asyncio\nawait asyncio.sleep(600)")
+	h.Shown(cell, "on")
+	if g := h.Gone(second); !strings.Contains(g.Reason, "longest idle of 2") {
+		t.Errorf("gone %+v", g)
+	}
+	busy := h.Run("a", first, "print('on', flush=True)\nimport asyncio\nawait asyncio.sleep(600)", time.Minute)
+	h.Shown(busy, "on")
+
+	k := h.Insert("d")
+	var late string
+	if err := h.Commit("d", func() []neuron.Op {
+		row := *k
+		f, c := h.Execute(k.ID, "1", 300*time.Millisecond)
+		late = c
+		return []neuron.Op{&row, f}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if m := h.Outcome(late); m.Status != pykernel.CellNotStarted || !strings.Contains(m.Note, "2 python kernels are live") {
+		t.Errorf("outcome %+v", m)
+	}
+	_, waits := h.Open("e", "5")
+	h.Interrupt("c", third, cell)
+	value(t, h.Outcome(waits), "5")
+	h.Gone(third)
+}
+
+// P-122: an outbox at its bound is an error to the caller.
+func TestOutboxIsBounded(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)")
+	h.Await("the bound", func() bool { return true })
+	_ = cell
+	var err error
+	for range 40 {
+		if err = h.Sup.Room(kernel); err != nil {
+			break
+		}
+		if err := h.Commit("a", func() []neuron.Op {
+			var ops []neuron.Op
+			for range 64 {
+				f, e := pykernel.NewFrame(kernel, "", pykernel.Interrupt{Type: pykernel.FrameInterrupt, Cell: "none"}, time.Now())
+				if e != nil {
+					t.Fatal(e)
+				}
+				ops = append(ops, f)
+			}
+			return ops
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !errors.Is(err, supervise.ErrOutboxFull) {
+		t.Errorf("2,560 frames wait: %v", err)
+	}
+	if h.Sup.Room("unknown") != nil {
+		t.Error("an unknown kernel has no room")
 	}
 }
