@@ -234,7 +234,7 @@ func (k *kernel) stay(ctx context.Context) error {
 
 // connect runs one connection and says whether it got as far as the hello.
 func (k *kernel) connect(ctx context.Context, p *osProcess) (served bool, err error) {
-	conn, err := config.DialSocket(ctx, k.socket())
+	conn, err := k.s.opt.Dial(ctx, k.socket())
 	if err != nil {
 		return false, err
 	}

@@ -48,7 +48,6 @@ type kernel struct {
 	cells  []*cell      // not finished, in frame order
 	probes []probe
 	pings  uint64
-	ponged uint64
 	alarm  chan struct{}     // the watch looks again
 	items  map[string]uint64 // inbox rows, with the number of the frame that they answer (0: sent to an earlier daemon)
 	proven uint64            // the python kernel sends nothing again up to this number

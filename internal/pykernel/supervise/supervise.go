@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"soma/internal/config"
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
@@ -63,9 +65,11 @@ type Options struct {
 	Env func() []string
 	// Output takes live output: droppable, called in order per cell, must not block. May be nil.
 	Output func(kernel, cell string, offset int64, text string)
-	Host   Host // nil: every host call is answered not_found
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Dial reaches a python kernel's socket; nil means config.DialSocket. Tests cut the line here.
+	Dial func(ctx context.Context, socket string) (net.Conn, error)
+	Host Host // nil: every host call is answered not_found
+	Now  func() time.Time
+	Log  *slog.Logger
 	// MaxLive bounds live python kernels; 0 means 32.
 	MaxLive int
 	// Grace is how long an unattended kernel lives on; 0 means one hour.
@@ -117,6 +121,9 @@ func New(o Options) (*Supervisor, error) {
 	}
 	if o.Epoch == nil {
 		o.Epoch = func() uint64 { return 1 }
+	}
+	if o.Dial == nil {
+		o.Dial = config.DialSocket
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -1,0 +1,91 @@
+package supervise_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"soma/internal/config"
+	"soma/internal/pykernel/pykerneltest"
+	"soma/internal/pykernel/supervise"
+)
+
+// cuts makes every connection end at another place: after each number of whole units in either direction, with and
+// without half of the next one.
+type cuts struct {
+	mu   sync.Mutex
+	made int
+	off  bool
+}
+
+func (c *cuts) dial(ctx context.Context, socket string) (net.Conn, error) {
+	conn, err := config.DialSocket(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.off {
+		return conn, nil
+	}
+	n := c.made
+	c.made++
+	return pykerneltest.NewCutter(conn, pykerneltest.Cut{
+		Direction: pykerneltest.Direction(n % 2), Half: n/2%2 == 1, After: n / 4 % 9,
+	}), nil
+}
+
+func (c *cuts) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.made
+}
+
+// P-210, P-014, P-017, P-020, P-023: with a cut at every frame in both directions and restarts of the daemon in between, each
+// cell runs once and each outcome and host call is committed once.
+func TestCutsAtEveryFrame(t *testing.T) {
+	const wanted = 200
+	var c cuts
+	host := newHost()
+	h := pykerneltest.New(t, func(o *supervise.Options) { o.Dial, o.Host = c.dial, host })
+	file := filepath.Join(h.Workspace, "lines")
+	code := func(i int) string {
+		return fmt.Sprintf("with open(%q, 'a') as f: f.write('%d\\n')\nprint('out %d')\n%d", file, i, i, i)
+	}
+	kernel, cell := h.Open("a", code(0))
+	cells := []string{cell}
+	for c.count() < wanted {
+		for range 4 {
+			cells = append(cells, h.Run("a", kernel, code(len(cells)), time.Minute))
+		}
+		switch n := len(cells); {
+		case n%40 == 1:
+			h.Restart()
+		case n%8 == 1:
+			h.Outcome(cells[n-3])
+		}
+		h.Outcome(cells[len(cells)-1])
+	}
+	var want strings.Builder
+	for i, cell := range cells {
+		m := h.Outcome(cell)
+		value(t, m, fmt.Sprint(i))
+		if m.Output.Head != fmt.Sprintf("out %d\n", i) || string(h.Content(m.Content)) != m.Output.Head {
+			t.Errorf("output of cell %d: %+v", i, m.Output)
+		}
+		if n := h.Outcomes(cell); n != 1 {
+			t.Errorf("cell %d has %d outcomes", i, n)
+		}
+		fmt.Fprintf(&want, "%d\n", i)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != want.String() {
+		t.Errorf("the cells ran as %q, want %q", got, want.String())
+	}
+	t.Logf("%d connections were cut, %d cells", c.count(), len(cells))
+}
