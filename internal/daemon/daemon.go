@@ -115,12 +115,12 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.host = process.New(process.Options{
 		Owner: owner, Node: node, Reader: d.store, Models: d.models, Prices: prices, Python: d.python(),
 		Hold: d.config.Recover == config.Hold, MaxConcurrent: d.config.MaxConcurrent, Spool: d.home.Spool(),
-		Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: time.Now, Log: d.log,
+		Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: now, Log: d.log,
 	})
 	d.engine, err = engine.New(engine.Options{
 		Store: d.store, Kinds: d.host.Kinds(), Types: d.host.Aliases(),
 		Adapters: map[string]neuron.Adapter{process.InferenceKind: d.host.Adapter()},
-		Node:     node, Log: d.log, Committed: d.committed, Fatal: d.fail, Inflight: filepath.Join(d.home.Cache(), "inflight"),
+		Node:     node, Now: now, Log: d.log, Committed: d.committed, Fatal: d.fail, Inflight: filepath.Join(d.home.Cache(), "inflight"),
 		Generation: d.store.Generation(),
 	})
 	if err != nil {
@@ -129,11 +129,14 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.host.Bind(d.engine)
 	d.sup, err = supervise.New(supervise.Options{
 		RunDir: d.home.Run(), BundleDir: d.home.Bundles(), SourceDir: d.env("SOMA_PYTHON_DIR"), Node: node, Neurons: d.engine,
-		Reader: d.store, Env: d.pykernelEnv, Output: d.output, Now: time.Now, Log: d.log, MaxLive: d.config.MaxPykernels,
+		Reader: d.store, Env: d.pykernelEnv, Output: d.output, Now: now, Log: d.log, MaxLive: d.config.MaxPykernels,
 		Grace: d.config.PykernelGrace,
 	})
 	return err
 }
+
+// now is the clock of all that is stored: what is shown when it happens then equals what is read from its row later.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // node is the name of this home's one daemon.
 const node = "local"

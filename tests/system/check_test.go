@@ -1,0 +1,104 @@
+//go:build crash
+
+package system_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"soma/message"
+	"soma/wire"
+)
+
+// outcome is what is compared between a disturbed run and an undisturbed one.
+type outcome struct {
+	hash    string
+	entries []entry
+	events  []wire.Event
+}
+
+// finish reads all of a work that has ended, from a running daemon.
+func (k *work) finish(ctx context.Context) (outcome, error) {
+	var o outcome
+	history, err := k.transcript(ctx)
+	if err != nil {
+		return o, err
+	}
+	if err := message.CheckPaired(history); err != nil {
+		return o, err
+	}
+	if o.entries, err = normal(history); err != nil {
+		return o, err
+	}
+	if o.hash, err = hash(o.entries); err != nil {
+		return o, err
+	}
+	o.events, err = k.fromEveryCursor(ctx)
+	return o, err
+}
+
+// check compares the end of a work with the rows that a stopped daemon has left.
+func (k *work) check(ctx context.Context, m *image, o outcome, lost map[int64]int) error {
+	rows, err := m.events(ctx, k.name)
+	if err != nil {
+		return err
+	}
+	if !slices.EqualFunc(rows, o.events, same) {
+		return errors.New("the feed is not what the rows say")
+	}
+	if !slices.EqualFunc(rows, k.shown, same) {
+		return errors.New("what was shown through all deaths is not what the rows say")
+	}
+	for name := range cells {
+		if n, err := k.runs(name); err != nil || n != 1 {
+			return errors.Join(err, fmt.Errorf("cell %s ran %d times", name, n))
+		}
+	}
+	return errors.Join(k.booked(ctx, m, lost), k.w.provider.unpaired())
+}
+
+// booked compares the provider's log with the ledger. lost says how many attempts of a step a crash cost before they were
+// sent; nil means that it may be any number.
+func (k *work) booked(ctx context.Context, m *image, unsent map[int64]int) error {
+	ledger, err := m.ledger(ctx, k.pid)
+	if err != nil {
+		return err
+	}
+	requests := k.w.provider.requests(k.input)
+	var paid, billed message.Usage
+	for step := int64(1); step <= int64(len(script)); step++ {
+		var rows []wire.LedgerRow
+		for _, r := range ledger {
+			if r.Step == step {
+				rows = append(rows, r)
+			}
+		}
+		var sent []asked
+		for _, r := range requests {
+			if int64(r.step) == step {
+				sent = append(sent, r)
+			}
+		}
+		for i, r := range rows {
+			want := "lost"
+			if i == len(rows)-1 {
+				want = "done"
+				paid = paid.Add(r.Usage)
+			}
+			if r.Attempt != i+1 || r.Outcome != want {
+				return fmt.Errorf("row %d of step %d in the ledger is attempt %d, %s", i+1, step, r.Attempt, r.Outcome)
+			}
+		}
+		missing := len(rows) - len(sent)
+		if len(sent) == 0 || missing < 0 || unsent != nil && missing != unsent[step] {
+			return fmt.Errorf("step %d has %d requests and %d rows in the ledger", step, len(sent), len(rows))
+		}
+		billed = billed.Add(sent[len(sent)-1].usage)
+	}
+	if paid != billed {
+		return fmt.Errorf("the provider's usage is %+v, the ledger's %+v", billed, paid)
+	}
+	return nil
+}
