@@ -56,7 +56,11 @@ func TestCutsAtEveryFrame(t *testing.T) {
 	h := pykerneltest.New(t, func(o *supervise.Options) { o.Dial, o.Host = c.dial, host })
 	file := filepath.Join(h.Workspace, "lines")
 	code := func(i int) string {
-		return fmt.Sprintf("with open(%q, 'a') as f: f.write('%d\\n')\nprint('out %d')\n%d", file, i, i, i)
+		code := fmt.Sprintf("with open(%q, 'a') as f: f.write('%d\\n')\nprint('out %d')\n", file, i, i)
+		if i%3 == 0 {
+			return code + call("test.echo", fmt.Sprint(i)) + "\nint(r)"
+		}
+		return code + fmt.Sprint(i)
 	}
 	kernel, cell := h.Open("a", code(0))
 	cells := []string{cell}
@@ -86,6 +90,12 @@ func TestCutsAtEveryFrame(t *testing.T) {
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != want.String() {
 		t.Errorf("the cells ran as %q, want %q", got, want.String())
+	}
+	host.mu.Lock()
+	defer host.mu.Unlock()
+	// A restart may have come while a call ran; this host's calls may run again.
+	if calls := (len(cells) + 2) / 3; len(host.ran) != calls {
+		t.Errorf("%d host calls, want %d", len(host.ran), calls)
 	}
 	t.Logf("%d connections were cut, %d cells", c.count(), len(cells))
 }
