@@ -4,5 +4,5 @@
 // It declares what it asks of the daemon ([Sessions], [Processes], [Events], [Daemon]) and knows nothing of how that is
 // done: no store, neuron, agent or python kernel. Handlers decide nothing about agents; they check form, call and answer.
 //
-// It may import wire, crash and lower rooms. openapi.yaml describes all of it; a test holds table and description together.
+// It may import wire and lower rooms. openapi.yaml describes all of it; a test holds table and description together.
 package api

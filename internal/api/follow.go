@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"soma/internal/crash"
 	"soma/wire"
 )
 
@@ -115,9 +114,6 @@ func (f *follower) take(item wire.Item) (behind bool, err error) {
 }
 
 func (f *follower) send(e *wire.Event) error {
-	if e.Kind == wire.ProcessExited {
-		crash.Point(crash.EndCommitted)
-	}
 	f.at.Seq = e.Seq
 	return f.out.event(e.Kind, f.at.String(), e)
 }

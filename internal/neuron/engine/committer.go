@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 
-	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -128,9 +127,6 @@ func (e *Engine) try(ctx context.Context, group []*staged) error {
 	recs := make([]*neuron.Record, len(group))
 	for i, s := range group {
 		recs[i] = s.rec
-	}
-	if len(group) > 1 {
-		crash.Point(crash.GroupMid)
 	}
 	if err := e.store.Commit(ctx, e.fence, recs); err != nil {
 		return err

@@ -57,15 +57,15 @@ func (s *Store) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.
 			return neuron.ErrFenced
 		}
 		for i, r := range group {
-			if i == len(group)/2 {
-				crash.Point(crash.GroupMid)
-			}
 			if r.Turn != nil {
 				pos++
 				r.Turn.Pos = pos
 			}
 			if err := s.write(ctx, i, r); err != nil {
 				return lay(i, err)
+			}
+			if i == (len(group)-1)/2 {
+				crash.Point(crash.GroupMid)
 			}
 		}
 		if i, err := s.counts.save(ctx, s.w); err != nil {
