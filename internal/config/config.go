@@ -37,6 +37,9 @@ type Config struct {
 	sources map[string]Source
 }
 
+// File is the path of the settings file, whether or not it exists.
+func (c *Config) File() string { return c.file }
+
 // Source says where a value came from.
 type Source string
 

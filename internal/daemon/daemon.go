@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"soma/internal/agent/price"
 	"soma/internal/api"
 	"soma/internal/config"
 	"soma/internal/lifecycle"
@@ -106,14 +105,14 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 			err = errors.Join(err, d.store.Close())
 		}
 	}()
-	prices, err := d.prices()
+	table, err := prices(d.config)
 	if err != nil {
 		return err
 	}
 	d.events = newEvents()
 	d.models = newModels(d.config, d.o.Env)
 	d.host = process.New(process.Options{
-		Owner: owner, Node: node, Reader: d.store, Models: d.models, Prices: prices, Python: d.python(),
+		Owner: owner, Node: node, Reader: d.store, Models: d.models, Prices: table, Python: d.python(),
 		Hold: d.config.Recover == config.Hold, MaxConcurrent: d.config.MaxConcurrent, Spool: d.home.Spool(),
 		Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: now, Log: d.log,
 	})
@@ -140,8 +139,6 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // node is the name of this home's one daemon.
 const node = "local"
-
-func (d *daemon) prices() (*price.Table, error) { return price.Builtin() }
 
 // run starts the parts in the order in which they need each other, serves, and stops them in reverse.
 func (d *daemon) run(ctx context.Context) error {

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
 	"soma/internal/agent/model"
 	"soma/internal/agent/model/openai"
 	"soma/internal/agent/model/script"
+	"soma/internal/agent/price"
 	"soma/internal/config"
 	"soma/internal/process"
 	"soma/wire"
@@ -43,7 +46,7 @@ func (m *models) Find(name string) (process.Model, error) {
 	if p, ok := m.made[found.Name]; ok && found.Type != config.Script {
 		return p, nil
 	}
-	p := process.Model{Vendor: string(found.Type), Model: found.Model}
+	p := process.Model{Vendor: vendor(found), Model: found.Model}
 	if p.Provider, err = m.provider(found); err != nil {
 		return process.Model{}, wire.Errorf(wire.Unprocessable, "cannot use model %s: %v", found.Name, err)
 	}
@@ -57,7 +60,7 @@ func (m *models) Find(name string) (process.Model, error) {
 func (m *models) provider(found config.Model) (model.Provider, error) {
 	switch found.Type {
 	case config.Script:
-		return script.Open(found.Model)
+		return script.Load(found.Model)
 	case config.OpenAI:
 		key, err := found.Key(m.env)
 		if err != nil {
@@ -67,6 +70,43 @@ func (m *models) provider(found config.Model) (model.Provider, error) {
 	}
 	return nil, fmt.Errorf("type %s is not known", found.Type)
 }
+
+// vendor names who sends the bill. Only the provider's own endpoint has the provider's prices; any other has those that the
+// person gave for the model, or unknown ones.
+func vendor(m config.Model) string {
+	u, err := url.Parse(m.BaseURL)
+	switch {
+	case m.Prices != nil:
+		return pricedPrefix + m.Name
+	case m.Type == config.OpenAI && (err != nil || u.Hostname() != "api.openai.com"):
+		return u.Host
+	}
+	return string(m.Type)
+}
+
+const pricedPrefix = "model:"
+
+// prices puts the person's own prices before the built-in ones.
+func prices(c *config.Config) (*price.Table, error) {
+	var b strings.Builder
+	for _, m := range c.Models {
+		if p := m.Prices; p != nil {
+			fmt.Fprintf(&b, "  - {provider: %q, prefix: \"\", valid_from: 2000-01-01, input: %s, cache_read: %s, cache_write: %s, output: %s}\n",
+				vendor(m), dollars(p.Input), dollars(p.CacheRead), dollars(p.CacheWrite), dollars(p.Output))
+		}
+	}
+	if b.Len() == 0 {
+		return price.Builtin(), nil
+	}
+	user, err := price.Parse(c.File(), []byte("prices:\n"+b.String()))
+	if err != nil {
+		return nil, err
+	}
+	return price.Builtin().Over(user), nil
+}
+
+// dollars writes nano-dollars exactly.
+func dollars(nano int64) string { return fmt.Sprintf("%d.%09d", nano/1e9, nano%1e9) }
 
 func modelError(err error) error {
 	var none *config.NoModelError

@@ -134,11 +134,19 @@ const reservedOutput = 1000
 // price or who answers is not known.
 func (w *work) reservation() int64 {
 	u := message.Usage{Input: w.s.Bytes / 4, Output: reservedOutput, Estimated: true}
-	cost, _ := w.h.o.Prices.Cost(w.s.Vendor, w.s.Served, u, w.t.Now())
-	if cost == nil {
-		return 0
+	if cost := w.cost(w.s.Vendor, w.s.Served, u, w.t.Now()); cost != nil {
+		return *cost
 	}
-	return *cost
+	return 0
+}
+
+// cost returns what usage costs in nano-dollars, nil where the price is not known. A script costs nothing.
+func (w *work) cost(vendor, model string, u message.Usage, at time.Time) *int64 {
+	c := w.h.o.Prices.Of(vendor, model, at, u)
+	if c.Unknown {
+		return nil
+	}
+	return &c.Nano
 }
 
 func (w *work) endTurn(e turn.EndTurn) {

@@ -164,9 +164,9 @@ func endsTurn(effects []turn.Effect) bool {
 }
 
 func (w *work) ledger(m neuron.Ended, a answer, outcome string) error {
-	cost, version := w.h.o.Prices.Cost(a.Vendor, a.Model, a.Usage, a.StartedAt)
+	cost := w.cost(a.Vendor, a.Model, a.Usage, a.StartedAt)
 	w.t.Write(&insertLedger{id: m.ID.WithAttempt(uint16(m.Attempt)), pid: w.pid, session: w.s.Session, provider: a.Vendor, model: a.Model,
-		prices: version, step: w.took.Step, attempt: m.Attempt, outcome: outcome, usage: a.Usage, cost: cost, startedAt: a.StartedAt, at: a.EndedAt})
+		step: w.took.Step, attempt: m.Attempt, outcome: outcome, usage: a.Usage, cost: cost, startedAt: a.StartedAt, at: a.EndedAt})
 	w.s.Sums.spend(a.Usage, cost)
 	w.s.Turn.spend(a.Usage, cost)
 	w.took.Cost = cost

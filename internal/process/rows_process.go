@@ -109,28 +109,28 @@ func (o *endToolCall) Args() []any {
 }
 
 type insertLedger struct {
-	id                      ident.ID
-	pid                     ident.PID
-	session                 string
-	provider, model, prices string
-	step                    int64
-	attempt                 int
-	outcome                 string
-	usage                   message.Usage
-	cost                    *int64
-	startedAt, at           time.Time
+	id              ident.ID
+	pid             ident.PID
+	session         string
+	provider, model string
+	step            int64
+	attempt         int
+	outcome         string
+	usage           message.Usage
+	cost            *int64
+	startedAt, at   time.Time
 }
 
 func (*insertLedger) SQL() string {
 	return `insert into ledger (id, pid, session, kind, provider, model, step, attempt, outcome, input, cache_read, cache_write,
-output, reasoning, cost, estimated, price, started_at, ended_at)
-values (?, ?, ?, 'inference', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`
+output, reasoning, cost, estimated, started_at, ended_at)
+values (?, ?, ?, 'inference', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`
 }
 
 func (o *insertLedger) Args() []any {
 	u := o.usage
 	return []any{o.id[:], int64(o.pid), o.session, o.provider, o.model, o.step, int64(o.attempt), o.outcome, u.Input, u.CacheRead,
-		u.CacheWrite, u.Output, u.Reasoning, money(o.cost), u.Estimated, o.prices, o.startedAt.UnixMicro(), o.at.UnixMicro()}
+		u.CacheWrite, u.Output, u.Reasoning, money(o.cost), u.Estimated, o.startedAt.UnixMicro(), o.at.UnixMicro()}
 }
 
 func money(n *int64) any {

@@ -28,10 +28,9 @@ create table neuron (
 	in_seq      integer not null,      -- as of the checkpoint, like all that follows
 	out_seq     integer not null,
 	tallies     text not null,
+	marks       text not null,         -- sizes of the feeds at earlier checkpoints, JSON: what trimming goes by
 	state_alias text not null,
-	state       blob,
-	kept        integer not null,      -- first incoming sequence that turn rows hold without a gap
-	marks       text not null          -- sizes of the feeds at earlier checkpoints, JSON: what trimming goes by
+	state       blob
 ) strict;
 
 -- owner: neuron
@@ -220,7 +219,6 @@ create table ledger (
 	reasoning   integer not null,
 	cost        integer,               -- null: unknown
 	estimated   integer not null,
-	price       text not null,         -- the version of the price used
 	started_at  integer not null,
 	ended_at    integer not null
 ) strict, without rowid;
