@@ -195,8 +195,8 @@ func openLog(home config.Home) (*os.File, error) {
 	return os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
-// regain gets a daemon again after it was lost: lost is the error that told.
-func (a *app) regain(ctx context.Context, lost error) error {
+// regain gets a daemon again after it was lost.
+func (a *app) regain(ctx context.Context) error {
 	a.starts.reap()
 	err := a.health(ctx)
 	if err == nil { // only the connection broke, or another client was quicker
@@ -205,25 +205,11 @@ func (a *app) regain(ctx context.Context, lost error) error {
 	if !errors.Is(err, client.ErrLost) {
 		return err
 	}
-	a.say("the daemon is gone (%v); it is started again in %s", rootCause(lost), a.lostWait)
+	a.say("the daemon is gone; it is started again in %s", a.lostWait)
 	if err := pause(ctx, a.lostWait); err != nil {
 		return err
 	}
 	return a.ensure(ctx)
-}
-
-func rootCause(err error) error {
-	var lost *client.LostError
-	if errors.As(err, &lost) {
-		err = lost.Err
-	}
-	for {
-		next := errors.Unwrap(err)
-		if next == nil {
-			return err
-		}
-		err = next
-	}
 }
 
 // keep makes a request that may be repeated until a daemon has answered it.
@@ -233,7 +219,7 @@ func (a *app) keep(ctx context.Context, request func() error) error {
 		if !errors.Is(err, client.ErrLost) {
 			return err
 		}
-		if err := a.regain(ctx, err); err != nil {
+		if err := a.regain(ctx); err != nil {
 			return err
 		}
 	}

@@ -208,7 +208,7 @@ func TestClientKeepsItsDaemon(t *testing.T) {
 	if n := strings.Count(errs, "soma: started the daemon (pid "); n != maxStarts || !strings.Contains(errs, "log "+log) {
 		t.Errorf("%d starts: %s", n, errs)
 	}
-	if n := strings.Count(errs, "soma: the daemon is gone ("); n != maxStarts {
+	if n := strings.Count(errs, "soma: the daemon is gone; "); n != maxStarts {
 		t.Errorf("%d losses: %s", n, errs)
 	}
 	last := "soma: cannot keep a daemon: it was started 3 times within a minute, and its log ends: level=ERROR msg=\"fsync failed\"; see soma logs --daemon\n"
