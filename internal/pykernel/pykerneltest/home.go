@@ -62,13 +62,19 @@ type Home struct {
 // New returns a home with running parts, which end with the test together with all python kernels of the home.
 func New(t testing.TB, change func(*supervise.Options)) *Home {
 	t.Helper()
+	return At(t, filepath.Join(t.TempDir(), "home"), change)
+}
+
+// At is New with the home at dir, which must not exist.
+func At(t testing.TB, dir string, change func(*supervise.Options)) *Home {
+	t.Helper()
 	h := &Home{
-		Dir: filepath.Join(t.TempDir(), "home"), Workspace: t.TempDir(), Change: change, t: t, ops: map[string]func() []neuron.Op{},
+		Dir: dir, Workspace: t.TempDir(), Change: change, t: t, ops: map[string]func() []neuron.Op{},
 		ended: map[string][]pykernel.CellEnded{}, gone: map[string][]pykernel.Gone{}, output: map[string]string{},
 		changed: make(chan struct{}),
 	}
 	h.log = slog.New(slog.NewTextHandler(writer{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	if err := os.Mkdir(h.Dir, 0o700); err != nil {
+	if err := os.MkdirAll(h.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	h.Start()

@@ -1,0 +1,4 @@
+package supervise
+
+// LockHolder is lockHolder for the tests outside.
+var LockHolder = lockHolder

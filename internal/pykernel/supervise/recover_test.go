@@ -1,0 +1,244 @@
+package supervise_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"soma/internal/neuron"
+	"soma/internal/pykernel"
+	"soma/internal/pykernel/bundle"
+	"soma/internal/pykernel/pykerneltest"
+	"soma/internal/pykernel/supervise"
+)
+
+// set changes columns of a kernel's row behind the supervisor's back.
+type set struct {
+	kernel, state, leader string
+	pid                   int
+}
+
+func (set) SQL() string {
+	return `update kernel set node = 'local', state = ?, os_pid = ?, pgid = ?, leader = ? where id = ?`
+}
+
+func (s set) Args() []any {
+	return []any{s.state, int64(s.pid), int64(s.pid), s.leader, s.kernel}
+}
+
+// leave commits a python kernel with one cell that the running supervisor does not see, as if an earlier daemon had died
+// right after the commit, and then changes its row.
+func leave(t *testing.T, h *pykerneltest.Home, owner, code string, s set) (k *pykernel.InsertKernel, cell string) {
+	t.Helper()
+	k = h.Insert(owner)
+	k.Node = "elsewhere"
+	err := h.Commit(owner, func() []neuron.Op {
+		row := *k
+		f, c := h.Execute(k.ID, code, time.Minute)
+		cell = c
+		s.kernel = k.ID
+		return []neuron.Op{&row, f, s}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, cell
+}
+
+// spawn starts python as the supervisor does and returns it with its standard input once it holds its lock: it waits for
+// its token there.
+func spawn(t *testing.T, h *pykerneltest.Home, k *pykernel.InsertKernel) (*exec.Cmd, io.WriteCloser) {
+	t.Helper()
+	b, err := bundle.Unpack(filepath.Join(h.Dir, "kernel-bundles"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(h.Dir, "run", k.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(k.Python, "-I", "-S", b.LauncherPath(), "--run", dir, "--bundle", b.Digest)
+	cmd.Dir, cmd.Env = k.Workspace, pykerneltest.Env()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	token, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reaped := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(reaped)
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-reaped
+	})
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for pid := 0; pid != cmd.Process.Pid; {
+		select {
+		case <-look.C:
+		case <-t.Context().Done():
+			t.Fatal("python does not take its lock")
+		}
+		if pid, err = supervise.LockHolder(filepath.Join(dir, "lock")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cmd, token
+}
+
+// P-004: a booting row without a process is booted again under its id; one whose process holds the lock is waited for
+// until it listens.
+func TestRecoverBooting(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	_, alone := leave(t, h, "a", "1", set{state: "booting"})
+	k, adopted := leave(t, h, "b", "import os; os.getpid()", set{state: "booting"})
+	h.Stop()
+	cmd, token := spawn(t, h, k)
+	h.Start()
+	value(t, h.Outcome(alone), "1")
+	if h.Outcomes(adopted) != 0 {
+		t.Error("the cell ran before its kernel listened")
+	}
+	if _, err := io.WriteString(token, k.Token+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	value(t, h.Outcome(adopted), fmt.Sprint(cmd.Process.Pid))
+}
+
+// P-021, P-088: kernels that died while no daemon ran are found gone; what had begun there is unknown, what cannot have is
+// not started, and one that was to be ended is ended.
+func TestRecoverGone(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "print('on', flush=True)\nimport time\nwhile True: time.sleep(0.1)")
+	h.Shown(cell, "on")
+	pid := h.Sup.List()[0].OSPID
+	ended, late := leave(t, h, "b", "1", set{state: "ending"})
+	h.Stop()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	h.Start()
+	if m := h.Outcome(cell); m.Status != pykernel.CellUnknown {
+		t.Errorf("outcome %+v", m)
+	}
+	h.Gone(kernel)
+	if m := h.Outcome(late); m.Status != pykernel.CellNotStarted {
+		t.Errorf("outcome %+v", m)
+	}
+	h.Gone(ended.ID)
+}
+
+// P-085: a recorded pid that another process has by now is neither attached nor signalled.
+func TestRecoverSparesAReusedPID(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	other := exec.Command("sleep", "600")
+	other.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = other.Process.Kill()
+		_ = other.Wait()
+	}()
+	k, cell := leave(t, h, "a", "1", set{state: "running", pid: other.Process.Pid, leader: "1"})
+	h.Restart()
+	if m := h.Outcome(cell); m.Status != pykernel.CellUnknown {
+		t.Errorf("outcome %+v", m)
+	}
+	h.Gone(k.ID)
+	if !alive(other.Process.Pid) {
+		t.Error("a process that is no python kernel was ended")
+	}
+}
+
+// P-082: a kernel that computes with the interpreter lock held when a new daemon comes is waited for, not given up.
+func TestRecoverBusy(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "kept = 1")
+	h.Outcome(cell)
+	busy := h.Run("a", kernel, "import ctypes\nprint('on', flush=True)\nctypes.PyDLL(None).usleep(3_000_000)\nkept", time.Minute)
+	h.Shown(busy, "on")
+	h.Restart()
+	value(t, h.Outcome(busy), "1")
+}
+
+// P-082, P-089: a kernel that is killed under an attached daemon is gone at once, with the reason.
+func TestKernelKilled(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "print('on', flush=True)\nimport asyncio\nawait asyncio.sleep(600)")
+	h.Shown(cell, "on")
+	if err := syscall.Kill(h.Sup.List()[0].OSPID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if m := h.Outcome(cell); m.Status != pykernel.CellUnknown || !strings.Contains(m.Note, "SIGKILL") {
+		t.Errorf("outcome %+v", m)
+	}
+	if g := h.Gone(kernel); !strings.Contains(g.Reason, "SIGKILL") {
+		t.Errorf("gone %+v", g)
+	}
+}
+
+// P-002: a home that is too deep for a socket address works.
+func TestDeepHome(t *testing.T) {
+	dir := t.TempDir()
+	for len(dir) < 150 {
+		dir = filepath.Join(dir, "a-folder-with-a-long-name")
+	}
+	h := pykerneltest.At(t, dir, nil)
+	_, cell := h.Open("a", "1")
+	value(t, h.Outcome(cell), "1")
+	h.Restart()
+}
+
+// P-003, P-001: the run directory is the person's alone.
+func TestRunDirectoryIsPrivate(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "1")
+	h.Outcome(cell)
+	dir := filepath.Join(h.Dir, "run", kernel)
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) < 3 {
+		t.Fatalf("%v, %v", entries, err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("run directory: %v, %v", info.Mode(), err)
+	}
+	for _, e := range entries {
+		if info, err := e.Info(); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", e.Name(), info.Mode(), err)
+		}
+	}
+	cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", h.Sup.List()[0].OSPID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var token string
+	err = h.Store.Query(t.Context(), `select token from kernel`, nil, func(scan func(...any) error) error { return scan(&token) })
+	if err != nil || len(token) != 64 || strings.Contains(string(cmdline), token) {
+		t.Errorf("the command line %q holds the token %q (%v)", cmdline, token, err)
+	}
+}
+
+// A run directory that no row names is removed at the start.
+func TestStraysAreSwept(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	stray := filepath.Join(h.Dir, "run", "stray")
+	if err := os.MkdirAll(stray, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	h.Restart()
+	if _, err := os.Stat(stray); !os.IsNotExist(err) {
+		t.Errorf("the stray is still there: %v", err)
+	}
+}
