@@ -95,7 +95,8 @@ type Options struct {
 type Server struct {
 	Options
 	mux       *http.ServeMux
-	uid       uint32 // whose OS processes may speak to the Unix socket
+	uid       uint32        // whose OS processes may speak to the Unix socket
+	timeout   time.Duration // of a handler
 	heartbeat time.Duration
 	writing   time.Duration // how long a stream's reader may block a write
 	streams   atomic.Int64
@@ -108,7 +109,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, mux: http.NewServeMux(), uid: uint32(os.Geteuid()),
-		heartbeat: wire.Heartbeat, writing: writeLimit,
+		timeout: defaultTimeout, heartbeat: wire.Heartbeat, writing: writeLimit,
 	}
 	s.register(routes())
 	return s, nil

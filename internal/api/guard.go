@@ -36,7 +36,7 @@ func (s *Server) handler(d door) http.Handler {
 			s.fail(w, r, refusal)
 			return
 		}
-		if path.Clean(r.URL.Path) != r.URL.Path { // the mux would redirect
+		if r.URL.Path == "*" || path.Clean(r.URL.Path) != r.URL.Path { // the mux would redirect, or answer in its own way
 			s.fail(w, r, nowhere())
 			return
 		}
@@ -109,10 +109,7 @@ func (s *Server) route(row route) http.Handler {
 			}
 			return
 		}
-		timeout := row.timeout
-		if timeout == 0 {
-			timeout = defaultTimeout
-		}
+		timeout := s.timeout + row.wait
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeLimit))
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()

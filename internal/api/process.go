@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -52,37 +51,31 @@ func getProcess(s *Server, ctx context.Context, c *call) (any, error) {
 	if p.Ended() {
 		return p, nil
 	}
-	if err := s.untilEnd(ctx, p, wait); err != nil {
-		return nil, err
-	}
-	return s.Processes.Process(ctx, pid)
+	return s.untilEnd(ctx, p, wait)
 }
 
-// untilEnd returns when the process has ended, the wait is over or the server begins to stop; it does not say which. It
-// listens before it looks, so that an end between the two is not missed.
-func (s *Server) untilEnd(ctx context.Context, p wire.Process, wait time.Duration) error {
-	ctx, cancel := untilStop(ctx)
+// untilEnd returns a process when it has ended, the wait is over or the server begins to stop. It listens before it looks,
+// so that an end between the two is not missed.
+func (s *Server) untilEnd(ctx context.Context, p wire.Process, wait time.Duration) (wire.Process, error) {
+	waiting, cancel := untilStop(ctx)
 	defer cancel()
-	ctx, expired := context.WithTimeout(ctx, wait)
+	waiting, expired := context.WithTimeout(waiting, wait)
 	defer expired()
 	sub := s.Events.Subscribe(p.Session)
 	defer sub.Close()
 	for look := true; ; {
 		if look {
 			now, err := s.Processes.Process(ctx, p.PID)
-			if ctx.Err() != nil {
-				return nil
-			}
 			if err != nil || now.Ended() {
-				return err
+				return now, err
 			}
 		}
-		item, err := sub.Next(ctx)
-		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			return nil
+		item, err := sub.Next(waiting)
+		if waiting.Err() != nil {
+			return s.Processes.Process(ctx, p.PID)
 		}
 		if err != nil {
-			return err
+			return p, err
 		}
 		look = item.Dropped || item.Event != nil && item.Event.Kind == wire.ProcessExited && item.Event.PID == p.PID
 	}

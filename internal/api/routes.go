@@ -22,9 +22,9 @@ type Route struct {
 
 type route struct {
 	Route
-	answer  func(*Server, context.Context, *call) (any, error)
-	stream  func(*Server, context.Context, *call) error
-	timeout time.Duration // bounds the handler; zero means defaultTimeout; streams have none
+	answer func(*Server, context.Context, *call) (any, error)
+	stream func(*Server, context.Context, *call) error
+	wait   time.Duration // how long the client may ask the handler to wait
 }
 
 const (
@@ -81,7 +81,7 @@ func routes() []route {
 	}
 	for i := range table {
 		if slices.Contains(table[i].Query, "wait") {
-			table[i].timeout = wire.MaxWait + defaultTimeout
+			table[i].wait = wire.MaxWait
 		}
 	}
 	return table

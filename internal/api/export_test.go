@@ -1,0 +1,10 @@
+package api
+
+import "time"
+
+// Tests of time and of foreign users set what a daemon never sets.
+
+func (s *Server) SetTimeout(d time.Duration)   { s.timeout = d }
+func (s *Server) SetHeartbeat(d time.Duration) { s.heartbeat = d }
+func (s *Server) SetWriting(d time.Duration)   { s.writing = d }
+func (s *Server) SetUID(uid uint32)            { s.uid = uid }
