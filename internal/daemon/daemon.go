@@ -97,7 +97,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	sequences := append(process.Sequences(), neuron.Sequence{
 		Name: pykernel.FrameSequence, Last: pykernel.FrameSequenceLast, Save: pykernel.FrameSequenceSave,
 	})
-	if d.store, err = sqlite.Open(ctx, d.home.Database(), sqlite.Options{Sequences: sequences}); err != nil {
+	if d.store, err = sqlite.Open(ctx, d.home.Database(), sqlite.Options{Sequences: sequences, Migrations: d.migrations()}); err != nil {
 		return err
 	}
 	defer func() {
@@ -117,7 +117,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: now, Log: d.log,
 	})
 	d.engine, err = engine.New(engine.Options{
-		Store: d.store, Kinds: d.host.Kinds(), Types: d.host.Aliases(),
+		Store: d.neuronStore(), Kinds: d.host.Kinds(), Types: d.host.Aliases(),
 		Adapters: map[string]neuron.Adapter{process.InferenceKind: d.host.Adapter()},
 		Node:     node, Now: now, Log: d.log, Committed: d.committed, Fatal: d.fail, Inflight: filepath.Join(d.home.Cache(), "inflight"),
 		Generation: d.store.Generation(),
@@ -158,7 +158,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	defer d.stopPart("processes", d.host.Stop)
 	server, err := api.New(api.Options{
-		Sessions: d.host, Processes: d.host, Events: eventsOf{d.events, d.host, d.store.Generation()}, Daemon: d,
+		Sessions: d.sessions(), Processes: d.host, Events: eventsOf{d.events, d.host, d.store.Generation()}, Daemon: d,
 		Authorize: d.authorize, Build: d.o.Build, Log: d.log,
 	})
 	if err != nil {

@@ -1,8 +1,11 @@
+//go:build crash
+
 package daemon
 
 import (
 	"context"
-	"errors"
+	"io/fs"
+	"os"
 	"time"
 
 	"soma/internal/api"
@@ -16,7 +19,7 @@ import (
 )
 
 // What stands here lets things out before their commit, for the negative controls of the crash suite: it takes away the
-// very order that the suite guards, and the suite has to notice. No build without crash points reaches it.
+// very order that the suite guards, and the suite has to notice.
 
 // ahead is how long what was let out has to arrive before its commit begins.
 const ahead = 200 * time.Millisecond
@@ -32,6 +35,14 @@ func (d *daemon) neuronStore() neuron.Store {
 		return earlyStore{d.store, d}
 	}
 	return d.store
+}
+
+// migrations returns the ones of the folder SOMA_MIGRATIONS, by which the suite adds a later one; nil without it.
+func (d *daemon) migrations() fs.FS {
+	if dir := d.env("SOMA_MIGRATIONS"); dir != "" {
+		return os.DirFS(dir)
+	}
+	return nil
 }
 
 // Commit gives the numbers that the store would give, lets out, and commits.
@@ -82,13 +93,13 @@ func (s earlyStore) number(ctx context.Context, next map[string]uint64, op neuro
 // earlyAnswers answers an input before it is admitted.
 type earlyAnswers struct {
 	*process.Host
+	d     *daemon
 	tasks *lifecycle.Tasks
-	ctx   context.Context
 }
 
 func (d *daemon) sessions() api.Sessions {
 	if crash.Off(crash.EarlyAnswer) {
-		return earlyAnswers{d.host, new(lifecycle.Tasks), d.ctx}
+		return earlyAnswers{d.host, d, new(lifecycle.Tasks)}
 	}
 	return d.host
 }
@@ -99,11 +110,12 @@ func (e earlyAnswers) Admit(ctx context.Context, session, clientID string, in wi
 	if err != nil {
 		return wire.InputState{}, err
 	}
-	err = e.tasks.Go(e.ctx, "late input", func(ctx context.Context) error {
+	err = e.tasks.Go(e.d.ctx, "late input", func(ctx context.Context) error {
 		time.Sleep(ahead)
 		_, err := e.Host.Admit(ctx, session, clientID, in)
 		return err
 	})
-	st := wire.InputState{Session: session, ClientID: clientID, PID: s.PID, Mode: wire.Steer, State: "admitted", Event: s.LastEvent, At: now()}
-	return st, errors.Join(err)
+	return wire.InputState{
+		Session: session, ClientID: clientID, PID: s.PID, Mode: wire.Steer, State: "admitted", Event: s.LastEvent, At: now(),
+	}, err
 }
