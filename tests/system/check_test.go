@@ -29,7 +29,7 @@ func (k *work) finish(ctx context.Context) (outcome, error) {
 	if err := message.CheckPaired(history); err != nil {
 		return o, err
 	}
-	if o.entries, err = normal(history); err != nil {
+	if o.entries, err = k.normal(history); err != nil {
 		return o, err
 	}
 	if o.hash, err = hash(o.entries); err != nil {
@@ -40,7 +40,7 @@ func (k *work) finish(ctx context.Context) (outcome, error) {
 }
 
 // check compares the end of a work with the rows that a stopped daemon has left.
-func (k *work) check(ctx context.Context, m *image, o outcome, lost map[int64]int) error {
+func (k *work) check(ctx context.Context, m *image, o outcome, unsent map[int64]int) error {
 	rows, err := m.events(ctx, k.name)
 	if err != nil {
 		return err
@@ -56,11 +56,11 @@ func (k *work) check(ctx context.Context, m *image, o outcome, lost map[int64]in
 			return errors.Join(err, fmt.Errorf("cell %s ran %d times", name, n))
 		}
 	}
-	return errors.Join(k.booked(ctx, m, lost), k.w.provider.unpaired())
+	return errors.Join(k.booked(ctx, m, unsent), k.w.provider.unpaired())
 }
 
-// booked compares the provider's log with the ledger. lost says how many attempts of a step a crash cost before they were
-// sent; nil means that it may be any number.
+// booked compares the provider's log with the ledger. unsent says how many attempts of a step a crash cost before they
+// were sent; nil means that it may be any number.
 func (k *work) booked(ctx context.Context, m *image, unsent map[int64]int) error {
 	ledger, err := m.ledger(ctx, k.pid)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"soma/internal/crash"
+	"soma/wire"
 )
 
 // trial is one run of the scripted work in a new home. Its zero value is undisturbed.
@@ -20,8 +21,14 @@ type trial struct {
 	unsent map[int64]int
 	// waits holds cell c until the daemon has died.
 	waits bool
-	// prepare is called before the works run, with the daemon that will die still to be started.
+	// twice lets the second daemon die at its first hit too, if it comes by.
+	twice    bool
+	settings []string // of the config
+	// Hooks, all optional: before the first daemon starts; for each live output and event of a work; after a death.
 	prepare func(context.Context, *world) error
+	output  func(*work, wire.OutputEvent) error
+	event   func(context.Context, *work, wire.Event) error
+	died    func(*work) error
 }
 
 func (tr trial) name() string {
@@ -47,20 +54,24 @@ func (tr trial) run(t *testing.T, bin string) (res result, err error) {
 	if tr.fault != "" {
 		env = append(env, "SOMA_FAULT="+string(tr.fault))
 	}
-	w := newWorld(t, bin, env)
+	w := newWorld(t, bin, env, tr.settings...)
 	for i := range max(tr.works, 1) {
 		k, err := w.newWork(fmt.Sprintf("w%d", i), tr.waits)
 		if err != nil {
 			return res, err
 		}
-		defer func() {
-			if err != nil {
-				t.Logf("%s: last shown: %s", k.name, k.lastShown())
-			}
-		}()
+		k.output, k.event = tr.output, tr.event
+	}
+	if tr.twice {
+		w.again = []string{fmt.Sprintf("SOMA_CRASH=%s:1", tr.point)}
 	}
 	w.died = func(context.Context) error {
 		for _, k := range w.works {
+			if tr.died != nil {
+				if err := tr.died(k); err != nil {
+					return err
+				}
+			}
 			if err := k.open(); err != nil {
 				return err
 			}
@@ -85,7 +96,8 @@ func (tr trial) run(t *testing.T, bin string) (res result, err error) {
 	}
 	outcomes := make([]outcome, len(w.works))
 	for i, k := range w.works {
-		if outcomes[i], err = k.finish(ctx); err != nil {
+		err := w.keep(ctx, func() (err error) { outcomes[i], err = k.finish(ctx); return err })
+		if err != nil {
 			return res, err
 		}
 	}

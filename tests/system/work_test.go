@@ -51,8 +51,8 @@ type work struct {
 	pid     uint64
 	answers bool // the input was answered
 	shown   []wire.Event
-	// output is called with live output of a cell.
-	output func(wire.OutputEvent)
+	output  func(*work, wire.OutputEvent) error
+	event   func(context.Context, *work, wire.Event) error
 }
 
 // newWork prepares a work; with waits its cell c waits for open.
@@ -118,13 +118,16 @@ func (k *work) follow(ctx context.Context, last func(wire.Event) bool) error {
 			case f.Reset != nil:
 				return fmt.Errorf("the feed was reset at %v", f.Cursor)
 			case f.Output != nil && k.output != nil:
-				k.output(*f.Output)
+				return k.output(k, *f.Output)
 			case f.Event != nil:
 				k.w.mu.Lock()
 				k.shown = append(k.shown, *f.Event)
 				k.w.mu.Unlock()
 				if last(*f.Event) {
 					return client.ErrEnough
+				}
+				if k.event != nil {
+					return k.event(ctx, k, *f.Event)
 				}
 			}
 			return nil
@@ -222,14 +225,14 @@ type entry struct {
 	Result    json.RawMessage `json:"result"`
 }
 
-// normal leaves ids, times, durations and notes away.
-func normal(history []message.Message) ([]entry, error) {
+// normal leaves ids, times, durations, notes and the name of the work away.
+func (k *work) normal(history []message.Message) ([]entry, error) {
 	var all []entry
 	for _, m := range history {
-		e := entry{Role: m.Role, Text: m.Text}
 		if m.Role == message.Note {
 			continue
 		}
+		e := entry{Role: m.Role, Text: strings.TrimSuffix(m.Text, k.name)}
 		if len(m.Result) > 0 {
 			var r tool.Result
 			if err := json.Unmarshal(m.Result, &r); err != nil {

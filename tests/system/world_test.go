@@ -35,6 +35,8 @@ type world struct {
 	env      []string
 	// died is called after each death of the daemon, before the next one is started.
 	died func(context.Context) error
+	// again is the environment of the daemon after the first death.
+	again []string
 
 	mu     sync.Mutex
 	daemon *daemon
@@ -122,16 +124,19 @@ func (w *world) revive(ctx context.Context, lost *daemon) error {
 			return err
 		}
 	}
-	next, err := startDaemon(w.bin, w.env)
+	next, err := startDaemon(w.bin, append(w.env[:len(w.env):len(w.env)], w.again...))
 	if err != nil {
 		return err
 	}
-	w.daemon = next
+	w.daemon, w.again = next, nil
 	if err := next.serves(ctx); err != nil {
+		if killed, _ := next.gone(ctx); killed {
+			return nil // the next request finds it dead
+		}
 		return err
 	}
 	for _, k := range w.works {
-		if err := k.stillThere(ctx); err != nil {
+		if err := k.stillThere(ctx); err != nil && !errors.Is(err, client.ErrLost) {
 			return err
 		}
 	}
@@ -161,11 +166,27 @@ func (w *world) stop(ctx context.Context) error {
 	d := w.current()
 	cmd := exec.CommandContext(ctx, w.bin, "stop", "--kernels")
 	cmd.Env = w.env
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("cannot stop the daemon: %w: %s\n%s", err, out, d.text())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		select {
+		case <-d.exited: // it died while it was asked
+			if err := w.revive(ctx, d); err != nil {
+				return err
+			}
+			return w.stop(ctx)
+		default:
+			return fmt.Errorf("cannot stop the daemon: %w: %s\n%s", err, out, d.text())
+		}
 	}
-	if _, err := d.gone(ctx); err != nil {
+	killed, err := d.gone(ctx)
+	if err != nil {
 		return err
+	}
+	if killed { // at a point on the way to its end
+		if err := w.revive(ctx, d); err != nil {
+			return err
+		}
+		return w.stop(ctx)
 	}
 	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
 		return fmt.Errorf("the stopped daemon ended with exit code %d:\n%s", code, d.text())
