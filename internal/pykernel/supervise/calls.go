@@ -10,6 +10,9 @@ import (
 	"soma/internal/pykernel/frame"
 )
 
+// maxReply bounds a reply, so that its frame fits with its envelope.
+const maxReply = pykernel.MaxFrame / 2
+
 // maxCalls bounds the host calls of one python kernel that run at once.
 const maxCalls = 64
 
@@ -97,7 +100,10 @@ func (k *kernel) answer(ctx context.Context, c *frame.Call, r pykernel.Reply) {
 	}
 	ok := k.persist(ctx, "the reply of a host call", func(ctx context.Context) error {
 		f, err := pykernel.NewFrame(k.id, c.Cell, r, k.s.opt.Now())
-		if err != nil { // the host's value is no JSON
+		switch {
+		case err == nil && len(f.Body) > maxReply:
+			f, err = pykernel.NewFrame(k.id, c.Cell, refuse(c.ID, "too_large", fmt.Sprintf("the reply has more than %d bytes", maxReply)), k.s.opt.Now())
+		case err != nil: // the host's value is no JSON
 			f, err = pykernel.NewFrame(k.id, c.Cell, refuse(c.ID, "internal", "the reply cannot be encoded"), k.s.opt.Now())
 		}
 		if err != nil {
