@@ -145,6 +145,12 @@ func (e *Error) Error() string {
 	return e.Words
 }
 
+// Bounds on the calls of one answer, which every adapter keeps: their number, and the length of an id in bytes.
+const (
+	MaxCalls  = 128
+	MaxCallID = 64
+)
+
 // EstimateTokens is the rough count of tokens in a text of so many bytes.
 func EstimateTokens(bytes int) int64 { return int64(bytes+3) / 4 }
 

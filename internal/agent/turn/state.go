@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"soma/internal/agent/model"
 )
 
 // Bounds of one process's state, chosen so that its JSON stays below 64 KiB.
@@ -14,9 +16,9 @@ const (
 	MaxCrashes = 3
 	// MaxInputs is how many inputs may wait undelivered, MaxCalls how many calls one message may make.
 	MaxInputs = 400
-	MaxCalls  = 128
+	MaxCalls  = model.MaxCalls
 	// MaxID is the length in bytes of the id of an input or call; MaxDetail that of a stored text.
-	MaxID     = 64
+	MaxID     = model.MaxCallID
 	MaxDetail = 1024
 )
 
@@ -91,11 +93,6 @@ type Input struct {
 // New returns the state of a process just created at the given time.
 func New(at time.Time, o Options) State {
 	return State{Status: Created, Since: at.UnixMilli(), Options: o}
-}
-
-// Live reports whether the process holds something that runs outside: an inference or calls.
-func (s State) Live() bool {
-	return s.Status == Running || s.Status == Blocked && s.Reason == OnTool
 }
 
 func (s State) clone() State {

@@ -4,14 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"soma/internal/agent/model"
 	"soma/internal/agent/tool"
 	"soma/message"
-)
-
-// Bounds on what is taken from one answer.
-const (
-	maxCalls  = 128
-	maxCallID = 64
 )
 
 // calls puts tool calls together from their fragments.
@@ -84,7 +79,7 @@ func (c *calls) done() []message.Call {
 	seen := map[string]bool{}
 	for i, call := range c.open {
 		id := call.id
-		for n := i; id == "" || len(id) > maxCallID || seen[id]; n++ {
+		for n := i; id == "" || len(id) > model.MaxCallID || seen[id]; n++ {
 			id = fmt.Sprintf("call_%d", n)
 		}
 		seen[id] = true

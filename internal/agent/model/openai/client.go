@@ -66,10 +66,12 @@ func New(c Config) (*Client, error) {
 	if c.IdleTimeout <= 0 {
 		c.IdleTimeout = DefaultIdleTimeout
 	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableCompression = true // a compressed stream comes in lumps
 	return &Client{
 		base: strings.TrimRight(c.BaseURL, "/"), key: key, family: "openai@" + u.Host, idle: c.IdleTimeout,
 		http: &http.Client{
-			Transport: http.DefaultTransport.(*http.Transport).Clone(),
+			Transport: transport,
 			// A redirect would carry the conversation to a place that nobody configured.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},

@@ -264,6 +264,7 @@ func TestCutStream(t *testing.T) {
 	for name, h := range map[string]http.HandlerFunc{
 		"connection": cut(plain[:strings.Index(plain, `"lo"`)]),
 		"early end":  bytesOf(plain[:strings.Index(plain, `data: {"choices":[{"index":0,"delta":{},`)]),
+		"no headers": func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) },
 		"bad chunk":  bytesOf("data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\ndata: {\"choices\":[{]}\n\n"),
 		"nothing":    bytesOf(""),
 	} {
@@ -273,7 +274,7 @@ func TestCutStream(t *testing.T) {
 			if !errors.As(err, &e) || e.Class != model.Retryable || a.End != nil {
 				t.Fatalf("%v, %+v", err, a.End)
 			}
-			if !u.Estimated || u.Input == 0 {
+			if name != "no headers" && (!u.Estimated || u.Input == 0) {
 				t.Errorf("usage %+v", u)
 			}
 		})
@@ -481,6 +482,11 @@ func TestRequestBody(t *testing.T) {
 		`"stream":true,"stream_options":{"include_usage":true}}`
 	if body != want {
 		t.Errorf("body\n got %s\nwant %s", body, want)
+	}
+	for name, want := range map[string]string{"functions.run it": "functions_run_it", "": "unknown", strings.Repeat("é", 50): strings.Repeat("_", 50)} {
+		if got := toolName(name); got != want {
+			t.Errorf("tool %q goes back as %q", name, got)
+		}
 	}
 	r.Messages = r.Messages[:len(r.Messages)-2]
 	body = ""

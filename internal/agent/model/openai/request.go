@@ -1,7 +1,9 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
+	"regexp"
 	"slices"
 
 	"soma/internal/agent/model"
@@ -47,6 +49,14 @@ func (c *Client) body(r model.Request) ([]byte, error) {
 	return b, nil
 }
 
+var badName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// toolName makes the name of a tool that a model invented fit to be sent back; an endpoint refuses the history otherwise.
+func toolName(name string) string {
+	name = badName.ReplaceAllString(name, "_")
+	return cmp.Or(name[:min(len(name), 64)], "unknown")
+}
+
 func (c *Client) assistant(m message.Message) map[string]any {
 	out := map[string]any{"role": "assistant", "content": m.Text}
 	if len(m.Calls) == 0 {
@@ -61,7 +71,7 @@ func (c *Client) assistant(m message.Message) map[string]any {
 		if !json.Valid(call.Arguments) {
 			args = "{}"
 		}
-		calls = append(calls, map[string]any{"id": call.ID, "type": "function", "function": map[string]any{"name": call.Tool, "arguments": args}})
+		calls = append(calls, map[string]any{"id": call.ID, "type": "function", "function": map[string]any{"name": toolName(call.Tool), "arguments": args}})
 	}
 	out["tool_calls"] = calls
 	// Reasoning goes back with calls only: servers that want it want it there, others refuse it elsewhere.

@@ -70,8 +70,7 @@ func (s *stream) read() error {
 	data, err := s.sse.next()
 	data = bytes.TrimSpace(data)
 	if string(data) == "[DONE]" {
-		s.end()
-		return nil
+		return s.end()
 	}
 	if len(data) > 0 && data[0] == '{' {
 		var c chunk
@@ -96,8 +95,7 @@ func (s *stream) read() error {
 	// The caller's own cancellation is no end of the answer; a connection lost after the finish reason is.
 	cause := s.cause()
 	if s.finish != "" && (cause == nil || errors.Is(cause, errIdle)) {
-		s.end()
-		return nil
+		return s.end()
 	}
 	return s.reason(err)
 }
@@ -173,12 +171,12 @@ func (s *stream) say(k model.Kind, t text) {
 }
 
 // end queues what only the end of an answer brings.
-func (s *stream) end() {
-	s.ended = true
+func (s *stream) end() error {
 	made := s.calls.done()
-	if len(made) > maxCalls {
-		made = made[:maxCalls]
+	if len(made) > model.MaxCalls {
+		return &model.Error{Class: model.BadRequest, Words: fmt.Sprintf("the answer makes %d calls, the limit is %d", len(made), model.MaxCalls)}
 	}
+	s.ended = true
 	for _, call := range made {
 		s.queue = append(s.queue, model.Event{Kind: model.ToolCall, Call: &call})
 	}
@@ -199,6 +197,7 @@ func (s *stream) end() {
 		e.Opaque = []message.Opaque{{Family: s.client.family, Kind: s.field, Data: data}}
 	}
 	s.queue = append(s.queue, model.Event{Kind: model.Done, End: e})
+	return nil
 }
 
 // Usage implements model.Stream.

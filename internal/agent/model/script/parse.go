@@ -109,6 +109,9 @@ func (p parser) step(n *yaml.Node) (step, error) {
 		}
 		return err
 	})
+	if err == nil && len(st.calls) > model.MaxCalls {
+		err = p.fail(n, "calls: there are more than %d", model.MaxCalls)
+	}
 	if err == nil && st.say == nil && len(st.calls) == 0 && len(st.faults) == 0 {
 		err = p.fail(n, "a step needs say, calls or error")
 	}

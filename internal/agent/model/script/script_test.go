@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -307,5 +308,31 @@ func TestRawArguments(t *testing.T) {
 	}
 	if c := a.Message.Calls; len(c) != 2 || c[0].Malformed == "" || string(c[0].Arguments) != "{}" || c[1].Malformed != "" {
 		t.Errorf("%+v", c)
+	}
+}
+
+// The document's example is a script, and does what the document says.
+func TestDocument(t *testing.T) {
+	doc, err := os.ReadFile("../../../../docs/formats/script.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(doc), "```yaml\n")
+	example, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("no example")
+	}
+	fresh := func() *Script { return mustParse(t, example).WithSpeed(0) }
+	outputs := []tool.Result{{Output: tool.Output{Head: "{\"n\": 7}\n", Size: 9}}, {Value: "7"}}
+	history := converse(t, fresh, []message.Message{user("hi")}, func(c message.Call) message.Message {
+		r := outputs[0]
+		outputs = outputs[1:]
+		return cellResult(c, r, message.OK)
+	})
+	if got := history[1].Text; got != "You asked: hi. I count to 1." {
+		t.Error(got)
+	}
+	if got := history[len(history)-1].Text; got != "The cell printed 7, and n is 7." {
+		t.Error(got)
 	}
 }
