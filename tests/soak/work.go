@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"soma/client"
+	"soma/ident"
+	"soma/message"
+	"soma/wire"
+)
+
+// steps is how many cells one session's script has; sessionTime bounds a session with all its kills.
+const (
+	steps       = 12
+	sessionTime = 5 * time.Minute
+)
+
+// writeScript makes a script whose cells each add one line to a file and take a moment.
+func writeScript(dir string) (string, error) {
+	var b strings.Builder
+	b.WriteString("name: soak\npace: 2ms\nsteps:\n")
+	for i := 1; i <= steps; i += 2 {
+		fmt.Fprintf(&b, "  - say: step %d now follows with some words that stream for a while\n    calls:\n", i)
+		for n := i; n < i+2; n++ {
+			fmt.Fprintf(&b, "      - python: |\n          import asyncio\n          with open('lines', 'a') as f: f.write('%d\\n')\n          await asyncio.sleep(0.05)\n          print('did', %d)\n", n, n)
+		}
+	}
+	b.WriteString("  - say: all done\n")
+	path := filepath.Join(dir, "soak.yaml")
+	return path, os.WriteFile(path, []byte(b.String()), 0o600)
+}
+
+// work runs one session to its end and judges it.
+func work(ctx context.Context, d *daemon, t *tally, script, dir string) {
+	name := filepath.Base(dir)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.lose("%s: %v", name, err)
+		return
+	}
+	session := ident.New(time.Now()).String()
+	var pid uint64
+	err := again(ctx, sessionTime, func(ctx context.Context) error {
+		_, err := d.client.OpenSession(ctx, session, wire.OpenSession{Workspace: dir, Model: "script:" + script})
+		return err
+	})
+	if err == nil {
+		err = again(ctx, sessionTime, func(ctx context.Context) error {
+			st, err := d.client.Admit(ctx, session, "in", wire.Input{Text: "work"})
+			pid = st.PID
+			return err
+		})
+	}
+	if err == nil {
+		err = waitFor(ctx, d, t, pid)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		t.lose("%s: session %s: %v", name, session, err)
+		return
+	}
+	if err := judge(ctx, d, t, name, dir, pid); err != nil {
+		t.lose("%s: cannot judge: %v", name, err)
+	}
+	t.finished.Add(1)
+}
+
+// waitFor follows a process to its end. One that crashed three times without progress is blocked on purpose, and resumed.
+func waitFor(ctx context.Context, d *daemon, t *tally, pid uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, sessionTime)
+	defer cancel()
+	for n := 0; ; n++ {
+		var p wire.Process
+		err := again(ctx, sessionTime, func(ctx context.Context) (err error) {
+			p, err = d.client.Wait(ctx, pid, 2*time.Second)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("process %d is %s (%s): %w", pid, p.State.State, p.Reason, err)
+		}
+		if p.EndedAt != nil {
+			if *p.ExitCode != 0 {
+				return fmt.Errorf("process %d ended with code %d (%s)", pid, *p.ExitCode, p.Reason)
+			}
+			return nil
+		}
+		if p.Reason == "crash loop" {
+			err := again(ctx, sessionTime, func(ctx context.Context) error {
+				_, err := d.client.Signal(ctx, pid, fmt.Sprintf("resume-%d", n), wire.Resume)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			t.resumed.Add(1)
+		}
+	}
+}
+
+// judge compares the transcript with the file that the cells wrote.
+func judge(ctx context.Context, d *daemon, t *tally, name, dir string, pid uint64) error {
+	history, err := transcript(ctx, d.client, pid)
+	if err != nil {
+		return err
+	}
+	if err := message.CheckPaired(history); err != nil {
+		t.lose("%s: %v", name, err)
+	}
+	written, err := os.ReadFile(filepath.Join(dir, "lines"))
+	if err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	count := map[string]int{}
+	for line := range strings.Lines(string(written)) {
+		count[strings.TrimSpace(line)]++
+	}
+	results, inputs := 0, 0
+	for _, m := range history {
+		if m.Role == message.User {
+			inputs++
+		}
+		if m.Role != message.Tool {
+			continue
+		}
+		results++
+		t.cells.Add(1)
+		n := fmt.Sprint(results) // the script's cells come in this order
+		switch {
+		case count[n] > 1:
+			t.double("%s: cell %s ran %d times", name, n, count[n])
+		case m.Status == message.OK && count[n] == 0:
+			t.lose("%s: cell %s is said to have run and did not", name, n)
+		case m.Status == message.Unknown:
+			t.unknown.Add(1)
+		case m.Status != message.OK && count[n] == 1 && strings.Contains(m.Text, "not_started"):
+			t.double("%s: cell %s is said not to have run and did", name, n)
+		}
+	}
+	if inputs != 1 || results != steps {
+		t.lose("%s: the transcript has %d inputs and %d results, want 1 and %d", name, inputs, results, steps)
+	}
+	return nil
+}
+
+func transcript(ctx context.Context, c *client.Client, pid uint64) ([]message.Message, error) {
+	var all []message.Message
+	var after uint64
+	for {
+		var page wire.List[wire.Message]
+		err := again(ctx, time.Minute, func(ctx context.Context) (err error) {
+			page, err = c.Messages(ctx, pid, after, wire.MaxLimit)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range page.Items {
+			all, after = append(all, m.Message), m.Seq
+		}
+		if page.Next == "" {
+			return all, nil
+		}
+	}
+}
