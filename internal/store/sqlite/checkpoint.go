@@ -99,7 +99,7 @@ func (c *checkpointer) truncate(ctx context.Context, w *writer) error {
 	if err := w.pragma(ctx, fmt.Sprintf("busy_timeout = %d", patience)); err != nil {
 		return err
 	}
-	blocked, _, err := walCheckpoint(ctx, w, "pragma wal_checkpoint(truncate)")
+	blocked, _, err := walCheckpoint(ctx, w, "pragma wal_checkpoint(restart)")
 	if err != nil {
 		return err
 	}

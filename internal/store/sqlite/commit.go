@@ -56,9 +56,11 @@ func (s *Store) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.
 		if n != 1 {
 			return neuron.ErrFenced
 		}
+		turns := 0
 		for i, r := range group {
 			if r.Turn != nil {
 				pos++
+				turns++
 				r.Turn.Pos = pos
 			}
 			if err := s.write(ctx, i, r); err != nil {
@@ -71,14 +73,16 @@ func (s *Store) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.
 		if i, err := s.counts.save(ctx, s.w); err != nil {
 			return lay(i, err)
 		}
-		return nil
+		return s.past.delete(ctx, s.w, turns)
 	})
 	if err != nil {
 		s.counts.drop()
+		s.past.drop()
 		return err
 	}
 	s.pos = pos
 	s.counts.keep()
+	s.past.keep()
 	return nil
 }
 
@@ -90,8 +94,8 @@ func lay(record int, err error) error {
 	return err
 }
 
-// transact runs fn in one transaction. The caller holds the lock. An error of fn that is not the database's own leaves the
-// store usable.
+// transact runs fn in one transaction. The caller holds the lock. A refused record and a lost fence leave the store usable,
+// any other error of fn ends it.
 func (s *Store) transact(ctx context.Context, what string, fn func(context.Context) error) error {
 	switch {
 	case s.failed != nil:
@@ -109,8 +113,9 @@ func (s *Store) transact(ctx context.Context, what string, fn func(context.Conte
 	}
 	if err := fn(ctx); err != nil {
 		rerr := s.w.rollback(ctx)
+		var record *neuron.RecordError
 		switch {
-		case !blames(err):
+		case !errors.As(err, &record) && !errors.Is(err, neuron.ErrFenced):
 			s.failed = failure(what, err) // SQLite may have rolled back by itself, so rerr says nothing
 		case rerr != nil:
 			s.failed = failure(what, rerr)

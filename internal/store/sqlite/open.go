@@ -69,6 +69,7 @@ type Store struct {
 	w      *writer
 	pos    int64 // last turn.pos
 	counts counters
+	past   past
 	failed error // set once: the store refuses every later commit
 	closed bool
 }

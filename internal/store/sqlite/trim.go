@@ -5,79 +5,55 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"soma/internal/neuron"
 )
 
-// mark is the size of a feed as it was after a turn: what came later is the difference to now.
-type mark struct {
-	Turn    uint64 `json:"t"` // incoming sequence of the turn
-	Entries uint64 `json:"n"`
-	Bytes   uint64 `json:"b"`
-}
-
-// marks tell trimming which rows no window reaches any more, without a look at the rows. Their number is bounded: one is
-// set after at least a markStep-th of the window, and those before the last useful one are dropped.
-type marks struct {
-	In  []mark `json:"in,omitempty"`
-	Out []mark `json:"out,omitempty"`
-}
-
-const markStep = 8
-
-// set records the size of a feed and returns the newest turn that lies wholly before its window, 0 if there is none.
-func set(list []mark, now mark, l neuron.Limits) ([]mark, uint64) {
-	if n := len(list); n > 0 && now.Entries-list[n-1].Entries < uint64(l.JournalEntries/markStep) && now.Bytes-list[n-1].Bytes < uint64(l.JournalBytes/markStep) {
-		list = list[:n] // too near the last one
-	} else {
-		list = append(list, now)
-	}
-	cut := -1
-	for i, m := range list {
-		if now.Entries-m.Entries >= uint64(l.JournalEntries) || now.Bytes-m.Bytes >= uint64(l.JournalBytes) {
-			cut = i
-		}
-	}
-	if cut < 0 {
-		return list, 0
-	}
-	return list[cut:], list[cut].Turn
-}
-
 const (
-	selectNeuron = `select in_seq, kept, marks from neuron where key = ?`
-	sumTurns     = `select count(*), coalesce(sum(length(incoming)), 0), coalesce(sum(length(outgoing)), 0) from turn
-		where neuron = ? and seq > ?`
-	updateNeuron = `update neuron set in_seq = ?, out_seq = ?, tallies = ?, state_alias = ?, state = ?, kept = ?, marks = ? where key = ?`
-	trimBoth     = `delete from turn where neuron = ? and seq <= ? returning delivery_id`
-	trimIn       = `delete from turn where neuron = ? and seq > ? and seq <= ? and outgoing is null returning delivery_id`
+	selectNeuron = `select in_seq, marks from neuron where key = ?`
+	// selectSince reads the turns since the checkpoint before: few, and the newest.
+	selectSince  = `select delivery_id, length(incoming), coalesce(length(outgoing), 0) from turn where neuron = ? and seq > ?`
+	updateNeuron = `update neuron set in_seq = ?, out_seq = ?, tallies = ?, state_alias = ?, state = ?, marks = ? where key = ?`
 	insertSeen   = `insert into seen (neuron, segment, ids) values (?, ?, ?)`
 	deleteSeen   = `delete from seen where neuron = ? and segment <= ?`
+	selectPast   = `select pos from turn where neuron = ? and seq > ? and seq <= ?`
+	selectPastIn = `select pos from turn where neuron = ? and seq > ? and seq <= ? and outgoing is null`
+	deleteTurns  = `delete from turn where pos between ? and ?`
 )
 
-// writeCheckpoint writes the neuron's row and, in the same commit, takes away the turn rows that neither feed's window
-// reaches; their delivery ids stay in a segment for the dedupe window.
+// writeCheckpoint writes the neuron's row, keeps the delivery ids of the turns since the one before in a segment, and
+// remembers which turn rows have left both windows.
 func (s *Store) writeCheckpoint(ctx context.Context, key int64, c *neuron.Checkpoint) error {
-	var before, kept uint64
-	var m sizes
-	if err := s.one(ctx, selectNeuron, []any{key}, func(v []driver.Value) error {
-		before, kept = uint64(v[0].(int64)), uint64(v[1].(int64))
-		return json.Unmarshal([]byte(v[2].(string)), &m)
+	before, m := int64(-1), marks{}
+	if err := s.w.each(ctx, selectNeuron, []any{key}, func(v []driver.Value) error {
+		before = v[0].(int64)
+		return json.Unmarshal([]byte(v[1].(string)), &m)
 	}); err != nil {
 		return err
 	}
-	if err := s.one(ctx, sumTurns, []any{key, int64(before)}, func(v []driver.Value) error {
+	if before < 0 {
+		return fmt.Errorf("no row has key %d", key)
+	}
+	var ids []byte
+	if err := s.w.each(ctx, selectSince, []any{key, before}, func(v []driver.Value) error {
+		ids = append(ids, v[0].([]byte)...)
 		m.InBytes += uint64(v[1].(int64))
 		m.OutBytes += uint64(v[2].(int64))
 		return nil
 	}); err != nil {
 		return err
 	}
+	if err := s.writeSeen(ctx, key, int64(c.InSeq), ids); err != nil {
+		return err
+	}
 	var inCut, outCut uint64
-	l := s.options.Limits
-	m.In, inCut = set(m.In, mark{c.InSeq, c.InSeq, m.InBytes}, l)
-	m.Out, outCut = set(m.Out, mark{c.InSeq, c.OutSeq, m.OutBytes}, l)
-	if err := s.trim(ctx, key, c.InSeq, kept, inCut, outCut); err != nil {
+	m.In, inCut = set(m.In, mark{c.InSeq, c.InSeq, m.InBytes}, s.options.Limits)
+	m.Out, outCut = set(m.Out, mark{c.InSeq, c.OutSeq, m.OutBytes}, s.options.Limits)
+	if c.OutSeq == 0 {
+		outCut = c.InSeq
+	}
+	if err := s.past.gather(ctx, s.w, key, int64(inCut), int64(outCut)); err != nil {
 		return err
 	}
 	tallies, err := json.Marshal(c.Tallies)
@@ -92,62 +68,130 @@ func (s *Store) writeCheckpoint(ctx context.Context, key int64, c *neuron.Checkp
 	if c.StateAlias != "" {
 		state = c.State
 	}
-	n, err := s.w.exec(ctx, updateNeuron, int64(c.InSeq), int64(c.OutSeq), string(tallies), c.StateAlias, state,
-		int64(max(kept, inCut+1)), string(sizes), key)
-	if err == nil && n != 1 {
-		err = fmt.Errorf("no row has key %d", key)
-	}
+	_, err = s.w.exec(ctx, updateNeuron, int64(c.InSeq), int64(c.OutSeq), string(tallies), c.StateAlias, state, string(sizes), key)
 	return err
 }
 
-// sizes are the marks and the bytes that each feed has ever held.
-type sizes struct {
-	marks
-	InBytes  uint64 `json:"in_bytes,omitempty"`
-	OutBytes uint64 `json:"out_bytes,omitempty"`
-}
-
-// trim deletes the rows up to which both feeds are past their windows, and those past the incoming one that sent nothing.
-func (s *Store) trim(ctx context.Context, key int64, now, kept, inCut, outCut uint64) error {
-	var ids []byte
-	gather := func(v []driver.Value) error {
-		ids = append(ids, v[0].([]byte)...)
-		return nil
-	}
-	both := min(inCut, outCut)
-	if both > 0 {
-		if err := s.w.each(ctx, trimBoth, []any{key, int64(both)}, gather); err != nil {
-			return err
-		}
-	}
-	if from := max(both, kept-1); inCut > from {
-		if err := s.w.each(ctx, trimIn, []any{key, int64(from), int64(inCut)}, gather); err != nil {
-			return err
-		}
-	}
+// writeSeen keeps the ids for the dedupe window, whenever their turn rows go.
+func (s *Store) writeSeen(ctx context.Context, key, now int64, ids []byte) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if _, err := s.w.exec(ctx, insertSeen, key, int64(now), ids); err != nil {
+	if _, err := s.w.exec(ctx, insertSeen, key, now, ids); err != nil {
 		return err
 	}
-	window := uint64(s.options.Limits.DedupeWindow)
-	if now <= window {
+	out := now - int64(s.options.Limits.DedupeWindow)
+	if out <= 0 {
 		return nil
 	}
-	// A segment's ids are older than its number, so what goes lies outside the window.
-	_, err := s.w.exec(ctx, deleteSeen, key, int64(now-window))
+	_, err := s.w.exec(ctx, deleteSeen, key, out)
 	return err
 }
 
-func (s *Store) one(ctx context.Context, text string, args []any, row func(v []driver.Value) error) error {
-	found := false
-	err := s.w.each(ctx, text, args, func(v []driver.Value) error {
-		found = true
-		return row(v)
-	})
-	if err == nil && !found {
-		err = errNoRow
+const (
+	// pastBatch is how many rows gather before they are deleted. Rows of one neuron lie a page each; those of many, taken
+	// in order of position, lie side by side.
+	pastBatch = 16 << 10
+	// pastMost bounds the positions in memory. What is not gathered now is with the neuron's next checkpoint.
+	pastMost = 4 * pastBatch
+	// pastLeast is how many rows of a batch go in one commit at least.
+	pastLeast = 64
+)
+
+// cuts are how far the rows of one neuron are gathered: up to both whatever they hold, up to in those that sent nothing.
+type cuts struct{ both, in int64 }
+
+// past are the turn rows that no window reaches. Commits delete them bit by bit, in the order of their positions. After a
+// restart the next checkpoint of a neuron finds what was not deleted.
+type past struct {
+	rows   []int64
+	upTo   map[int64]cuts
+	batch  []int64 // sorted, being deleted
+	inWork map[int64]cuts
+
+	undo struct { // what the group under way has changed
+		rows int
+		upTo map[int64]cuts
 	}
-	return err
+	gone int // of the batch, with the group under way
+}
+
+func (p *past) gather(ctx context.Context, w *writer, key, inCut, outCut int64) error {
+	if len(p.rows) >= pastMost {
+		return nil
+	}
+	had, ok := p.upTo[key]
+	if !ok {
+		had = p.inWork[key]
+	}
+	add := func(v []driver.Value) error {
+		p.rows = append(p.rows, v[0].(int64))
+		return nil
+	}
+	now := cuts{both: max(had.both, min(inCut, outCut)), in: max(had.in, inCut)}
+	if now.both > had.both {
+		if err := w.each(ctx, selectPast, []any{key, had.both, now.both}, add); err != nil {
+			return err
+		}
+	}
+	if from := max(now.both, had.in); now.in > from {
+		if err := w.each(ctx, selectPastIn, []any{key, from, now.in}, add); err != nil {
+			return err
+		}
+	}
+	if now == had {
+		return nil
+	}
+	if p.upTo == nil {
+		p.upTo, p.undo.upTo = map[int64]cuts{}, map[int64]cuts{}
+	}
+	if _, ok := p.undo.upTo[key]; !ok {
+		p.undo.upTo[key] = p.upTo[key]
+	}
+	p.upTo[key] = now
+	return nil
+}
+
+// delete takes the next rows of the batch away: twice as many as came in, so that a batch ends.
+func (p *past) delete(ctx context.Context, w *writer, came int) error {
+	if len(p.batch) == 0 {
+		return nil
+	}
+	p.gone = min(len(p.batch), max(2*came, pastLeast))
+	now := p.batch[:p.gone]
+	for len(now) > 0 {
+		n := 1
+		for n < len(now) && now[n] == now[n-1]+1 {
+			n++
+		}
+		if _, err := w.exec(ctx, deleteTurns, now[0], now[n-1]); err != nil {
+			return err
+		}
+		now = now[n:]
+	}
+	return nil
+}
+
+// keep is called when the group is committed, drop when it is not.
+func (p *past) keep() {
+	p.batch = p.batch[p.gone:]
+	p.gone = 0
+	if len(p.batch) == 0 && len(p.rows) >= pastBatch {
+		slices.Sort(p.rows)
+		p.batch, p.inWork = slices.Compact(p.rows), p.upTo
+		p.rows, p.upTo = nil, map[int64]cuts{}
+	}
+	p.undo.rows = len(p.rows)
+	clear(p.undo.upTo)
+}
+
+func (p *past) drop() {
+	p.gone = 0
+	p.rows = p.rows[:p.undo.rows]
+	for key, had := range p.undo.upTo {
+		if p.upTo[key] = had; had == (cuts{}) {
+			delete(p.upTo, key)
+		}
+	}
+	clear(p.undo.upTo)
 }
