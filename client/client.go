@@ -40,6 +40,7 @@ type Client struct {
 	options Options
 	base    string
 	http    *http.Client
+	silence time.Duration // of a stream, until its daemon counts as lost
 	notice  sync.Once
 }
 
@@ -57,7 +58,7 @@ func New(o Options) (*Client, error) {
 		IdleConnTimeout:     time.Minute,
 		DisableCompression:  true,
 	}
-	c := &Client{options: o, http: &http.Client{Transport: transport, CheckRedirect: noRedirect}}
+	c := &Client{options: o, silence: silence, http: &http.Client{Transport: transport, CheckRedirect: noRedirect}}
 	dial := o.Dial
 	switch {
 	case dial != nil:

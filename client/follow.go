@@ -110,7 +110,7 @@ func decode(data []byte, out any) error {
 func (c *Client) stream(ctx context.Context, path string, from wire.Cursor, each func(kind, id string, data []byte) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(silence, func() { cancel(errSilent) })
+	quiet := time.AfterFunc(c.silence, func() { cancel(errSilent) })
 	defer quiet.Stop()
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if from != (wire.Cursor{}) {
@@ -122,13 +122,13 @@ func (c *Client) stream(ctx context.Context, path string, from wire.Cursor, each
 	}
 	defer resp.Body.Close()
 	heard := reader(func(p []byte) (int, error) {
-		quiet.Reset(silence)
+		quiet.Reset(c.silence)
 		return resp.Body.Read(p)
 	})
 	err = events(heard, func(kind, id string, data []byte) error {
 		quiet.Stop() // the callback's time is not the daemon's
 		err := each(kind, id, data)
-		quiet.Reset(silence)
+		quiet.Reset(c.silence)
 		if err != nil {
 			return &callbackError{err}
 		}

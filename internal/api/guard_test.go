@@ -46,7 +46,7 @@ func (a answer) code(t *testing.T) wire.Code {
 }
 
 const (
-	good   = "Authorization: Bearer " + token
+	good   = "Authorization: Bearer " + secret
 	isJSON = "Content-Type: application/json"
 )
 
@@ -95,7 +95,7 @@ func TestOrderOfChecks(t *testing.T) { // I-51
 			expect(wire.NotFound)
 		case write:
 			expect(wire.Forbidden)
-			header["Authorization"] = "Bearer " + token
+			header["Authorization"] = "Bearer " + secret
 			expect(wire.UnsupportedMedia)
 			delete(header, "Content-Type")
 			expect(wire.UnsupportedMedia)
@@ -165,7 +165,7 @@ func TestTCP(t *testing.T) { // I-50, I-51
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
-	c, err := client.New(client.Options{Address: l.Addr().String(), Token: func() (string, error) { return token, nil }})
+	c, err := client.New(client.Options{Address: l.Addr().String(), Token: func() (string, error) { return secret, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +220,8 @@ func TestTokenOfThisHome(t *testing.T) { // I-50
 	})
 	ask := func(h config.Home) error {
 		c := r.newClient(t, client.Options{Token: func() (string, error) {
-			secret, err := h.ReadToken()
-			return secret.Reveal(), err
+			text, err := h.ReadToken()
+			return text.Reveal(), err
 		}})
 		_, err := c.Status(t.Context())
 		return err
@@ -250,8 +250,8 @@ func TestTokenOfThisHome(t *testing.T) { // I-50
 		t.Fatal(err)
 	}
 	for _, header := range []string{
-		"Authorization: Bearer " + old.Reveal(), "Authorization: Bearer ", "Authorization: Bearer", "Authorization: " + token,
-		"Authorization: Basic " + token, "X-Nothing: 1", "Cookie: token=" + token,
+		"Authorization: Bearer " + old.Reveal(), "Authorization: Bearer ", "Authorization: Bearer", "Authorization: " + secret,
+		"Authorization: Basic " + secret, "X-Nothing: 1", "Cookie: token=" + secret,
 	} {
 		if got := r.ask(t, "GET /v1/status", []string{"Host: soma", header}, "").code(t); got != wire.Unauthorized {
 			t.Errorf("without a token file, %q: %q", header, got)
@@ -318,11 +318,11 @@ func askOnce(socket string) {
 func TestAccessLevels(t *testing.T) { // I-52
 	r := start(t)
 	r.open(t, "s")
-	tokens := map[api.Access]string{api.Read: "reader", api.Operate: "operator", api.Admin: token}
+	tokens := map[api.Access]string{api.Read: "reader", api.Operate: "operator", api.Admin: secret}
 	for _, route := range api.Routes() {
 		path := strings.NewReplacer("{session}", "s", "{client}", "c", "{cell}", "x", "{pid}", "1").Replace(route.Path)
-		for level, secret := range tokens {
-			header := []string{"Host: soma", "Authorization: Bearer " + secret, isJSON}
+		for level, bearer := range tokens {
+			header := []string{"Host: soma", "Authorization: Bearer " + bearer, isJSON}
 			got := r.ask(t, route.Method+" "+path, header, "").code(t)
 			if refused := got == wire.Forbidden; refused != (level < route.Access) {
 				t.Errorf("%s %s needs %s; the answer to %s: %q", route.Method, route.Path, route.Access, level, got)
@@ -345,10 +345,10 @@ func TestTokenIsNowhere(t *testing.T) { // I-51, I-54
 	}
 	var all strings.Builder
 	for _, first := range []string{
-		"GET /v1/status", "GET /v1/sessions", "GET /v1/status?token=" + token, "GET /v1/status?" + token + "=1", "GET /" + token,
-		"PUT /v1/sessions/s", "GET /v1/sessions/" + strings.Repeat(token, 10), "GET /v1/sessions/%00" + token,
+		"GET /v1/status", "GET /v1/sessions", "GET /v1/status?token=" + secret, "GET /v1/status?" + secret + "=1", "GET /" + secret,
+		"PUT /v1/sessions/s", "GET /v1/sessions/" + strings.Repeat(secret, 10), "GET /v1/sessions/%00" + secret,
 	} {
-		for _, header := range [][]string{{"Host: soma", good, isJSON}, {"Host: " + token + ".example", good}, {"Host: soma", good + "x"}} {
+		for _, header := range [][]string{{"Host: soma", good, isJSON}, {"Host: " + secret + ".example", good}, {"Host: soma", good + "x"}} {
 			a := r.ask(t, first, header, "")
 			all.WriteString(a.body)
 			for name, values := range a.header {
@@ -357,7 +357,7 @@ func TestTokenIsNowhere(t *testing.T) { // I-51, I-54
 		}
 	}
 	for _, text := range []string{all.String(), r.log.String()} {
-		if strings.Contains(text, token) {
+		if strings.Contains(text, secret) {
 			t.Errorf("the token is in: %s", text)
 		}
 	}

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-const token = "4f6e6520746f6b656e206f662074686520686f6d65"
+const secret = "4f6e6520746f6b656e206f662074686520686f6d65"
 
 // running is a real server on a real Unix socket.
 type running struct {
@@ -59,7 +59,7 @@ func (b *lockedBuffer) String() string {
 
 func authorize(presented string) api.Access {
 	switch presented {
-	case token:
+	case secret:
 		return api.Admin
 	case "operator":
 		return api.Operate
@@ -121,7 +121,7 @@ func (r *running) newClient(t *testing.T, o client.Options) *client.Client {
 	t.Helper()
 	o.Dial = r.dial
 	if o.Token == nil {
-		o.Token = func() (string, error) { return token, nil }
+		o.Token = func() (string, error) { return secret, nil }
 	}
 	c, err := client.New(o)
 	if err != nil {

