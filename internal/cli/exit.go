@@ -163,6 +163,9 @@ func report(w io.Writer, err error, asJSON bool) int {
 	if f.do != "" {
 		text += sep + f.do
 	}
+	if f.code != exitConfig { // what there is no model for takes two lines; everything else is one
+		text = strings.ReplaceAll(text, "\n", " ")
+	}
 	fmt.Fprintf(w, "soma: %s\n", clean(text))
 	return cmp.Or(f.code, exitFailed)
 }

@@ -220,6 +220,46 @@ func TestClientKeepsItsDaemon(t *testing.T) {
 	}
 }
 
+// Client and daemon of different builds: one line with both; another wire version is refused.
+func TestOtherBuild(t *testing.T) {
+	s := newSoma(t)
+	h, err := config.HomeAt(s.home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(h.Create(), h.EnsureToken()); err != nil {
+		t.Fatal(err)
+	}
+	version := wire.Version
+	l, err := config.ListenSocket(h.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	daemon := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(wire.HeaderVersion, strconv.Itoa(version))
+		w.Header().Set(wire.HeaderBuild, "v9")
+		if version != wire.Version {
+			refusal := wire.Errorf(wire.WireVersion, "the daemon speaks wire version %d, the client another one", version).Do("stop it")
+			w.WriteHeader(refusal.Status)
+			_ = json.NewEncoder(w).Encode(refusal)
+			return
+		}
+		_, _ = w.Write([]byte("{}"))
+	})}
+	served := make(chan error, 1)
+	go func() { served <- daemon.Serve(l) }()
+	defer func() { _ = daemon.Close(); <-served }()
+	code, out, errs := s.run(t, "ps")
+	if code != exitOK || !strings.HasPrefix(out, "PID") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "this program is build "+Build()+" and the daemon build v9") {
+		t.Errorf("other build: code %d, out %q, errors %q", code, out, errs)
+	}
+	version++
+	code, out, errs = s.run(t, "ps")
+	if code != exitRefused || out != "" || !strings.Contains(errs, "wire version") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("other wire version: code %d, out %q, errors %q", code, out, errs)
+	}
+}
+
 // I-16
 func TestStartsWithinAMinute(t *testing.T) {
 	var s starts
@@ -260,6 +300,7 @@ func TestFaults(t *testing.T) {
 		{&pypath.Error{Path: "python3", Why: "it is not on PATH", Do: "install it"}, exitNoPython, "; install it"},
 		{fmt.Errorf("x: %w", &client.LostError{Unsent: true, Err: io.EOF}), exitNoDaemon, "soma serve"},
 		{errors.New("cannot print"), exitFailed, "soma: cannot print"},
+		{errors.New("cannot print:\nit is\x1b[2J full"), exitFailed, "soma: cannot print: it is full\n"},
 		{exitCode(7), 7, ""},
 		{nil, 0, ""},
 	} {

@@ -62,14 +62,16 @@ func (s *screen) write(style, indent, text string) {
 		line, rest, ended := strings.Cut(text, "\n")
 		if line != "" {
 			if !s.inLine {
-				s.buf.WriteString(indent)
+				s.styled(style, indent)
 			}
 			s.styled(style, line)
 			s.inLine, s.gap = true, false
 		}
 		if ended {
 			if line == "" && !s.inLine {
-				s.gap = true
+				mark := strings.TrimRight(indent, " ")
+				s.styled(style, mark)
+				s.gap = mark == ""
 			}
 			s.buf.WriteByte('\n')
 			s.inLine = false
@@ -79,7 +81,7 @@ func (s *screen) write(style, indent, text string) {
 }
 
 func (s *screen) styled(style, text string) {
-	if s.colour && style != "" {
+	if s.colour && style != "" && strings.TrimSpace(text) != "" {
 		s.buf.WriteString(style + text + ansiReset)
 		return
 	}

@@ -126,7 +126,7 @@ func TestTranscript(t *testing.T) {
 		{
 			"a whole run",
 			new(play).started(1, 1, "study this folder").delta(1, 1, 0, "I count ").delta(1, 1, 8, "files.").
-				answered(1, 1, "I count files.", "n = 42\nn").output("c1.0", 0, "look").output("c1.0", 4, "ing\n").
+				answered(1, 1, "I count files.", "n = 42\n\nn").output("c1.0", 0, "look").output("c1.0", 4, "ing\n").
 				result(1, 0, "looking\n", func(b *wire.ToolResultEvent) { b.Value = &value }).
 				started(2, 1).delta(2, 1, 0, "There are 42.").answered(2, 1, "There are 42.").
 				ended("done").exited(0, "finished"),
@@ -135,6 +135,7 @@ func TestTranscript(t *testing.T) {
 I count files.
 
   | n = 42
+  |
   | n
     looking
     = 42
