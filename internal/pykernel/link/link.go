@@ -26,6 +26,9 @@ const (
 // ErrFull: the outbox is at its bound.
 var ErrFull = errors.New("outbox full")
 
+// ErrProtocol: the python kernel speaks another version; nothing but its end can be asked of it.
+var ErrProtocol = errors.New("another protocol")
+
 // Refused is the python kernel's no to an attach: proof that this is not the process that the daemon means.
 type Refused struct{ Reason string }
 

@@ -343,7 +343,7 @@ func TestHelloIsChecked(t *testing.T) {
 		"ack":      {func(f fake) { f.hello(3) }, func(err error) bool { return errors.Is(err, frame.ErrMalformed) }},
 		"protocol": {func(f fake) {
 			f.write(`{"hello":{"protocol":2,"bundle":"","epoch":1,"ack":0,"pid":1,"pgid":1,"leader":"","ready":true,"jobs":[],"external":0,"awaited_external":0,"external_jobs":[],"dropped":0,"cells":[],"finished":[],"python":""}}`)
-		}, func(err error) bool { return err != nil && strings.Contains(err.Error(), "protocol 2") }},
+		}, func(err error) bool { return errors.Is(err, ErrProtocol) }},
 		"cut": {func(fake) {}, func(err error) bool { return err != nil }},
 	} {
 		l := New()
@@ -376,7 +376,7 @@ func TestHelloIsWaitedFor(t *testing.T) {
 			f.write(`{"seq":1,"ack":0,"frame":{"type":"ready"}}`)
 			f.read()
 		})
-		if s.waited != 3 || !slices.Equal(s.frames, []uint64{1}) || time.Since(began) != 7*time.Second {
+		if s.waited != 3 || !slices.Equal(s.frames, []uint64{1}) || time.Since(began) != 7*time.Second+ackWait {
 			t.Errorf("looked %d times, frames %v, %v", s.waited, s.frames, time.Since(began))
 		}
 		s = &side{waiting: errors.New("stopped")}

@@ -18,6 +18,9 @@ import (
 const (
 	helloLook  = 2 * time.Second // between two looks at a python kernel that owes its hello
 	writeBatch = 256 << 10       // bytes that one write carries
+	// ackWait is how long an acknowledgement waits for a frame that carries it: the next cell often comes at once, and a
+	// unit of its own would only wake the python kernel twice.
+	ackWait = 20 * time.Millisecond
 )
 
 // Serve attaches over conn and carries frames both ways until the connection ends, which it closes. It returns why: a
@@ -114,7 +117,7 @@ func (l *Link) hello(conn net.Conn, r *bufio.Reader, h Handler) (frame.Hello, er
 	case u.Hello == nil:
 		return frame.Hello{}, fmt.Errorf("%w: the first unit is no hello", frame.ErrMalformed)
 	case u.Hello.Protocol != pykernel.Protocol:
-		return frame.Hello{}, fmt.Errorf("the python kernel speaks protocol %d, this build %d", u.Hello.Protocol, pykernel.Protocol)
+		return frame.Hello{}, fmt.Errorf("%w: %d, this build speaks %d", ErrProtocol, u.Hello.Protocol, pykernel.Protocol)
 	}
 	return *u.Hello, conn.SetReadDeadline(time.Time{})
 }
@@ -170,56 +173,78 @@ func (l *Link) read(r *bufio.Reader, h Handler) error {
 // write sends what there is until ctx ends or the connection breaks.
 func (l *Link) write(ctx context.Context, conn net.Conn) error {
 	var buf []byte
-	for {
-		var frames int
-		var err error
-		if buf, frames, err = l.batch(buf[:0]); err != nil {
+	var late <-chan time.Time // for an acknowledgement that waits
+	timer := time.NewTimer(ackWait)
+	timer.Stop()
+	defer timer.Stop()
+	for overdue := false; ; {
+		b, err := l.batch(buf[:0], overdue)
+		if err != nil {
 			return err
 		}
-		if len(buf) == 0 {
-			select {
-			case <-l.wake:
-			case <-ctx.Done():
-				return nil
+		overdue = false
+		if len(b.units) > 0 {
+			if _, err := conn.Write(b.units); err != nil {
+				return fmt.Errorf("cannot write: %w", err)
 			}
+			if b.frames > 0 {
+				crash.Point(crash.FrameWritten)
+			}
+			if buf = b.units; cap(buf) > 2*writeBatch {
+				buf = nil
+			}
+			late = nil
 			continue
 		}
-		if _, err := conn.Write(buf); err != nil {
-			return fmt.Errorf("cannot write: %w", err)
+		if b.owed && late == nil {
+			timer.Reset(ackWait)
+			late = timer.C
 		}
-		if frames > 0 {
-			crash.Point(crash.FrameWritten)
-		}
-		if cap(buf) > 2*writeBatch {
-			buf = nil
+		select {
+		case <-l.wake:
+		case <-late:
+			overdue, late = true, nil
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }
 
-// batch appends what is due to buf: frames in order, then a ping, and the acknowledgement where no frame carried it.
-func (l *Link) batch(buf []byte) (_ []byte, frames int, err error) {
+// batch is what one write carries.
+type batch struct {
+	units  []byte
+	frames int
+	owed   bool // an acknowledgement waits for a frame
+}
+
+// batch appends what is due to buf: frames in order, an acknowledgement that none of them carries and that is overdue or
+// repeats an earlier one, and a ping.
+func (l *Link) batch(buf []byte, overdue bool) (b batch, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i := l.find(l.sent + 1); i < len(l.out) && len(buf) < writeBatch; i++ {
+	b.units = buf
+	i := l.find(l.sent + 1)
+	for ; i < len(l.out) && len(b.units) < writeBatch; i++ {
 		o := l.out[i]
-		if buf, err = frame.Append(buf, frame.Sequenced(o.seq, l.settle, o.body)); err != nil {
-			return nil, 0, err
+		if b.units, err = frame.Append(b.units, frame.Sequenced(o.seq, l.settle, o.body)); err != nil {
+			return b, err
 		}
 		o.written, o.carried = true, l.settle
 		l.sent, l.told, l.again = o.seq, l.settle, false
-		frames++
+		b.frames++
 	}
-	if l.settle > l.told || l.again {
-		if buf, err = frame.Append(buf, frame.Ack(l.settle)); err != nil {
-			return nil, 0, err
+	if l.again || overdue && l.settle > l.told {
+		if b.units, err = frame.Append(b.units, frame.Ack(l.settle)); err != nil {
+			return b, err
 		}
 		l.told, l.again = l.settle, false
 	}
-	if more := l.find(l.sent + 1); l.ping > 0 && more == len(l.out) {
-		if buf, err = frame.Append(buf, frame.Ping(l.ping)); err != nil {
-			return nil, 0, err
+	b.owed = l.settle > l.told
+	if l.ping > 0 && i == len(l.out) {
+		if b.units, err = frame.Append(b.units, frame.Ping(l.ping)); err != nil {
+			return b, err
 		}
 		l.ping = 0
 	}
-	return buf, frames, nil
+	return b, nil
 }

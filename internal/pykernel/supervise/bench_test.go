@@ -25,6 +25,7 @@ import (
 func median(b *testing.B, rounds []time.Duration) {
 	slices.Sort(rounds)
 	b.ReportMetric(float64(rounds[len(rounds)/2].Nanoseconds())/1e3, "µs-p50")
+	b.ReportMetric(float64(rounds[len(rounds)/20].Nanoseconds())/1e3, "µs-p5")
 	b.ReportMetric(float64(rounds[len(rounds)*95/100].Nanoseconds())/1e3, "µs-p95")
 }
 

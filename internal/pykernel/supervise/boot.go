@@ -38,8 +38,8 @@ func (k *kernel) begin(ctx context.Context) error {
 	if !k.fresh {
 		k.s.hold(k)
 		k.enter(booting)
-		k.enter(detached)
-		return nil // recover has found the process
+		k.listening(k.process()) // recover has found it
+		return nil
 	}
 	if err := k.s.acquire(ctx, k); err != nil {
 		return err
@@ -54,12 +54,18 @@ func (k *kernel) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.mu.Lock()
-	k.proc = p
-	k.mu.Unlock()
-	k.note(1)
-	k.enter(detached)
+	k.note(p, 1)
+	k.listening(p)
 	return nil
+}
+
+// listening says that frames and signals can reach the process from here on, so deadlines count.
+func (k *kernel) listening(p *osProcess) {
+	k.enter(detached)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.proc = p
+	k.startClock()
 }
 
 // boot returns the process once its socket listens: one that an earlier daemon has started, or a new one.
@@ -182,8 +188,7 @@ func (k *kernel) listens(ctx context.Context) error {
 }
 
 // note queues the commit that says that the python kernel runs; noted is closed after the first.
-func (k *kernel) note(epoch int64) {
-	p := k.process()
+func (k *kernel) note(p *osProcess, epoch int64) {
 	k.work.add(func(ctx context.Context) {
 		ok := k.persist(ctx, "the process of a python kernel", func(ctx context.Context) error {
 			return k.s.opt.Neurons.Write(ctx, k.place, &pykernel.RunKernel{
@@ -212,7 +217,7 @@ func (k *kernel) stay(ctx context.Context) error {
 			return context.Cause(ctx)
 		case p.gone():
 			return k.death(ctx, p)
-		case errors.As(err, &refused):
+		case errors.As(err, &refused), errors.Is(err, link.ErrProtocol):
 			return err
 		case served:
 			left, gap = tries, tryGapMin

@@ -36,7 +36,7 @@ func (k *kernel) Hello(ctx context.Context, h frame.Hello) error {
 	}
 	select {
 	case <-k.noted: // by an earlier connection or daemon
-		k.note(h.Epoch)
+		k.note(p, h.Epoch)
 	default:
 		select {
 		case <-k.noted:
@@ -45,10 +45,7 @@ func (k *kernel) Hello(ctx context.Context, h frame.Hello) error {
 		}
 	}
 	k.enter(attached)
-	k.mu.Lock()
-	k.startClock()
-	k.mu.Unlock()
-	k.s.changed()
+	k.s.changed() // it may be idle
 	return nil
 }
 

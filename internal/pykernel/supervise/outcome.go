@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,11 @@ func (k *kernel) persist(ctx context.Context, what string, fn func(context.Conte
 		if ctx.Err() != nil || errors.Is(err, pykernel.ErrKernelEnded) {
 			return false
 		}
-		k.log().Warn("cannot commit", "what", what, "err", err)
+		level := slog.LevelWarn
+		if errors.Is(err, neuron.ErrStopped) {
+			level = slog.LevelDebug // the daemon starts or stops
+		}
+		k.log().Log(ctx, level, "cannot commit", "what", what, "err", err)
 		wait := time.NewTimer(gap)
 		select {
 		case <-wait.C:

@@ -173,6 +173,74 @@ func TestRecoverBusy(t *testing.T) {
 	value(t, h.Outcome(busy), "1")
 }
 
+// P-127, P-202: a kernel whose interpreter lock is held by a cell past its deadline cannot say hello to a new daemon: the
+// daemon ends the cell by its signal, and the names stay.
+func TestRecoverWedged(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "kept = 5")
+	h.Outcome(cell)
+	cell = h.Run("a", kernel, "import re\nprint('on', flush=True)\nre.match('(a+)+$', 'a' * 40 + 'b')", 500*time.Millisecond)
+	h.Shown(cell, "on")
+	h.Restart()
+	if m := h.Outcome(cell); m.Status != pykernel.CellTimedOut {
+		t.Errorf("outcome %+v", m)
+	}
+	value(t, h.Outcome(h.Run("a", kernel, "kept", time.Minute)), "5")
+}
+
+// P-001: what ends a kernel's process ends the kernel, also where a child of its holds the socket; nothing of its group stays.
+func TestKernelLeavesAChild(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	file := filepath.Join(h.Workspace, "child")
+	kernel, cell := h.Open("a", fmt.Sprintf("import os, time\npid = os.fork()\nif pid == 0:\n  time.sleep(600)\nopen(%q, 'w').write(str(pid))\nos._exit(3)", file))
+	if m := h.Outcome(cell); m.Status != pykernel.CellUnknown || !strings.Contains(m.Note, "status 3") {
+		t.Errorf("outcome %+v", m)
+	}
+	h.Gone(kernel)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var child int
+	if _, err := fmt.Sscan(string(text), &child); err != nil || alive(child) {
+		t.Errorf("child %d is alive: %v, %v", child, alive(child), err)
+	}
+}
+
+// P-004: a daemon that stops while its kernel boots leaves it; the next one finds it, wherever it is by then.
+func TestStopWhileBooting(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	for i := range 6 {
+		_, cell := h.Open(fmt.Sprint("owner", i), fmt.Sprint(i))
+		wait := time.NewTimer(time.Duration(i*i) * 4 * time.Millisecond)
+		<-wait.C
+		h.Restart()
+		value(t, h.Outcome(cell), fmt.Sprint(i))
+	}
+}
+
+// P-108: a kernel that nobody attends ends when its grace is over.
+func TestGrace(t *testing.T) {
+	h := pykerneltest.New(t, func(o *supervise.Options) { o.Grace = time.Second })
+	kernel, cell := h.Open("a", "1")
+	h.Outcome(cell)
+	pid := h.Sup.List()[0].OSPID
+	h.Stop()
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	patience := time.NewTimer(pykerneltest.Patience)
+	defer patience.Stop()
+	for alive(pid) {
+		select {
+		case <-look.C:
+		case <-patience.C:
+			t.Fatal("the kernel outlived its grace")
+		}
+	}
+	h.Start()
+	h.Gone(kernel)
+}
+
 // P-082, P-089: a kernel that is killed under an attached daemon is gone at once, with the reason.
 func TestKernelKilled(t *testing.T) {
 	h := pykerneltest.New(t, nil)
