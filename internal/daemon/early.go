@@ -22,7 +22,7 @@ import (
 // very order that the suite guards, and the suite has to notice.
 
 // ahead is how long what was let out has to arrive before its commit begins.
-const ahead = 200 * time.Millisecond
+const ahead = time.Second
 
 // earlyStore shows the events and sends the frames of a group before it commits it.
 type earlyStore struct {
@@ -47,7 +47,7 @@ func (d *daemon) migrations() fs.FS {
 
 // Commit gives the numbers that the store would give, lets out, and commits.
 func (s earlyStore) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.Record) error {
-	next := map[string]uint64{}
+	next, out := map[string]uint64{}, false
 	for _, r := range group {
 		for _, op := range r.Ops {
 			switch op := op.(type) {
@@ -57,18 +57,22 @@ func (s earlyStore) Commit(ctx context.Context, fence neuron.Fence, group []*neu
 				}
 				if crash.Off(crash.EarlyEvent) {
 					s.d.events.publish(op.Event)
+					out = true
 				}
 			case *pykernel.AppendFrame:
 				if err := s.number(ctx, next, op, pykernel.FrameSequenceLast); err != nil {
 					return err
 				}
+				out = out || crash.Off(crash.EarlyFrame)
 			}
 		}
 		if crash.Off(crash.EarlyFrame) {
 			s.d.sup.Committed(r.Ops)
 		}
 	}
-	time.Sleep(ahead)
+	if out {
+		time.Sleep(ahead)
+	}
 	return s.Store.Commit(ctx, fence, group)
 }
 

@@ -50,11 +50,7 @@ type result struct {
 func (tr trial) run(t *testing.T, bin string) (res result, err error) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), within, fmt.Errorf("%s: no end after %v", tr.name(), within))
 	defer cancel()
-	var env []string
-	if tr.fault != "" {
-		env = append(env, "SOMA_FAULT="+string(tr.fault))
-	}
-	w := newWorld(t, bin, env, tr.settings...)
+	w := newWorld(t, bin, tr.settings...)
 	for i := range max(tr.works, 1) {
 		k, err := w.newWork(fmt.Sprintf("w%d", i), tr.waits)
 		if err != nil {
@@ -86,6 +82,9 @@ func (tr trial) run(t *testing.T, bin string) (res result, err error) {
 	var deadly []string
 	if tr.point != "" {
 		deadly = append(deadly, fmt.Sprintf("SOMA_CRASH=%s:%d", tr.point, tr.at))
+	}
+	if tr.fault != "" {
+		deadly = append(deadly, "SOMA_FAULT="+string(tr.fault))
 	}
 	err = w.startDeadly(ctx, deadly...)
 	if err == nil {
