@@ -36,7 +36,6 @@ class Cell:
         self.reason = None       # why it is interrupted
         self.timed_out = False   # the deadline's interrupt was sent
         self.delivered = False   # the interrupt has reached its code
-        self.deferred = False    # the handler found our own code: knock again soon
         self.began = None        # monotonic
         self.started_at = None   # wall clock, ms
 
@@ -118,9 +117,8 @@ class Cells:
     # --- the watch thread ---
 
     def watch(self):
-        """Enforce deadlines and knock again for interrupts that have not arrived; True when one should soon."""
+        """Enforce deadlines and knock again for interrupts that have not arrived."""
         now = monotonic()
-        urgent = False
         for cell in list(self.live.values()):
             if cell.state != RUNNING:
                 continue
@@ -128,10 +126,7 @@ class Cells:
                 cell.timed_out = True
                 self.interrupt(cell.id, "deadline")
             elif cell.reason is not None and not cell.delivered:
-                urgent = urgent or cell.deferred
-                cell.deferred = False
                 self._interrupts.knock()
-        return urgent
 
     def drain(self):
         """Collect native output (for the newest running cell); the captures of all running cells."""
@@ -173,6 +168,7 @@ class Cells:
             failure = e
         if os.getpid() != self._pid:
             os._exit(0)  # the cell forked and its child came back here
+        soma_output.deferred.clear()
         self.drain()
         cell.move("end")
         status, error = "ok", None

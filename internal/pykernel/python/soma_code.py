@@ -6,6 +6,7 @@ import sys
 import warnings
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
 
+import soma_output
 from soma_wire import MESSAGE, TRACEBACK, VALUE
 
 FILE = "<cell>"
@@ -61,6 +62,8 @@ def compile_cell(cell, source):
 async def run_cell(cell, source, namespace):
     """Run a cell in the namespace; the bounded repr of its final expression, or None."""
     body, last = compile_cell(cell, source)
+    if soma_output.deferred:
+        soma_output.raise_deferred()
     if body is not None:
         running = eval(body, namespace)
         if body.co_flags & _COROUTINE:

@@ -8,6 +8,7 @@ import signal
 import threading
 from asyncio.events import Handle
 
+import soma_output
 from soma_code import is_cell_file, is_kernel_file, run_cell
 from soma_output import CURRENT
 
@@ -20,6 +21,7 @@ class Interrupts:
         self._file = place.file("interrupt")
         self._live = live  # cell id -> Cell, of those queued or running
         self._main = threading.main_thread().ident
+        soma_output.raise_deferred = self._raise_deferred
         self.arm()
 
     def arm(self):
@@ -43,10 +45,21 @@ class Interrupts:
                 return
             cell.reason = "interrupt"
         if _in_kernel_code(frame):
-            cell.deferred = True  # it would break our own state: the watch thread knocks again
+            soma_output.deferred.append(cell)  # raised there it would break our own state
             return
         cell.delivered = True
         raise KeyboardInterrupt
+
+    def _raise_deferred(self):
+        if threading.get_ident() != self._main:
+            return
+        waiting = soma_output.deferred[:]
+        soma_output.deferred.clear()
+        out = CURRENT.get()
+        for cell in waiting:
+            if cell.capture is out and cell.id in self._live and not cell.delivered:
+                cell.delivered = True
+                raise KeyboardInterrupt
 
     def _named_outside(self):
         try:

@@ -16,9 +16,16 @@ from soma_wire import HEAD, NATIVE_FILE, OUTPUT_TEXT, TAIL
 
 CURRENT = ContextVar("soma_output", default=None)  # the Capture of the cell whose code runs here
 
+deferred = []  # interrupts that found our own code on the main thread; raise_deferred() takes them
+
+
+def raise_deferred():
+    """Raise a deferred interrupt where a person's code called ours; set by soma_interrupt."""
+
+
 _DRAIN_AT = OUTPUT_TEXT
 _LIVE_KEPT = 4 * OUTPUT_TEXT
-_FLUSH_SECONDS = 0.05
+_FLUSH_SECONDS = 0.02
 _BOUNDARY = 3  # bytes of a character that can precede its last one
 
 
@@ -79,17 +86,18 @@ class Capture:
             self._drain()
             if not self._live:
                 return None
-            data = head_of(self._live, OUTPUT_TEXT)
+            data = bytes(head_of(self._live, OUTPUT_TEXT))
             offset = self.size - len(self._live)
             del self._live[:len(data)]
             self._shown_at = monotonic()
             return offset, data.decode()
 
     def due(self):
-        """Whether live output waits and the last piece is old enough."""
-        return bool(self.chunks or self._live) and monotonic() - self._shown_at >= _FLUSH_SECONDS
+        """Whether a flush may show output at once: the last piece is old enough."""
+        return monotonic() - self._shown_at >= _FLUSH_SECONDS
 
     def pending(self):
+        """Whether live output waits."""
         return bool(self.chunks or self._live)
 
     def result(self):
@@ -139,8 +147,9 @@ class Stream(io.TextIOBase):
     errors = "backslashreplace"
     mode = "w"
 
-    def __init__(self, name, late):
+    def __init__(self, name, show, late):
         self.name = name
+        self._show = show  # called to show some output now
         self._late = late  # called when a capture whose cell has ended gets text
         self.buffer = _Bytes(self)
 
@@ -154,6 +163,8 @@ class Stream(io.TextIOBase):
             out.drain()
         if out.ended:
             self._late(out)
+        if deferred:
+            raise_deferred()
         return len(text)
 
     def _write_otherwise(self, text, out):
@@ -165,6 +176,13 @@ class Stream(io.TextIOBase):
         while data:
             data = data[os.write(1, data):]
         return len(text)
+
+    def flush(self):
+        out = CURRENT.get()
+        if out is not None and out.due():
+            self._show(out)
+        if deferred:
+            raise_deferred()
 
     def fileno(self):
         return 1 if self.name == "<stdout>" else 2
@@ -192,6 +210,8 @@ class _Bytes(io.BufferedIOBase):
             out.add_bytes(data)
             if out.ended:
                 self._stream._late(out)
+        if deferred:
+            raise_deferred()
         return len(data)
 
     def fileno(self):
@@ -204,12 +224,25 @@ class _Bytes(io.BufferedIOBase):
         """Stays open: it is the kernel's."""
 
 
+def _punch_hole(fd, start, end):
+    """Free a range of a file and keep its offsets, so that nothing written meanwhile is lost; False where it cannot."""
+    import ctypes
+
+    try:
+        call = ctypes.CDLL(None, use_errno=True).fallocate
+    except (OSError, AttributeError):
+        return False
+    keep_size_and_punch = 3
+    return call(fd, keep_size_and_punch, ctypes.c_longlong(start), ctypes.c_longlong(end - start)) == 0
+
+
 class Native:
-    """The file behind descriptors 1 and 2."""
+    """The file behind descriptors 1 and 2: it holds at most about 16 MiB, whatever its length says."""
 
     def __init__(self, path):
         self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC, 0o600)
-        self._at = 0
+        self._at = 0       # read up to here
+        self._cut_at = 0   # freed up to here
         self._lock = threading.Lock()
 
     def take_over(self):
@@ -224,7 +257,7 @@ class Native:
             if size == self._at:
                 return
             if size < self._at:  # someone truncated it
-                self._at = 0
+                self._at = self._cut_at = 0
             most = HEAD + _BOUNDARY
             if size - self._at > most + 2 * TAIL:
                 out.add_bytes(os.pread(self._fd, most, self._at))
@@ -238,27 +271,34 @@ class Native:
     def trim(self):
         """Keep the file small while no cell reads it."""
         with self._lock:
-            if os.fstat(self._fd).st_size > NATIVE_FILE:
-                self._at = NATIVE_FILE
+            size = os.fstat(self._fd).st_size
+            if size - self._cut_at > NATIVE_FILE:
+                self._at = size
                 self._cut()
 
     def _cut(self):
-        if self._at >= NATIVE_FILE:
+        if self._at - self._cut_at < NATIVE_FILE // 2:
+            return
+        if _punch_hole(self._fd, self._cut_at, self._at):
+            self._cut_at = self._at
+        else:
             os.ftruncate(self._fd, 0)
-            self._at = 0
+            self._at = self._cut_at = 0
 
 
-def install(native, late):
-    """Take over descriptors 1 and 2 and the streams; late(capture) is called for text after a cell's end."""
+def install(native, show, late):
+    """Take over descriptors 1 and 2 and the streams; show(capture) is called by a flush, late(capture) for text after
+    a cell's end, both on the writing thread."""
     native.take_over()
-    sys.stdout = sys.__stdout__ = Stream("<stdout>", late)
-    sys.stderr = sys.__stderr__ = Stream("<stderr>", late)
+    sys.stdout = sys.__stdout__ = Stream("<stdout>", show, late)
+    sys.stderr = sys.__stderr__ = Stream("<stderr>", show, late)
     _follow_threads()
 
 
 def give_back():
     """In a forked child: no capture is read there, so write to the descriptors."""
     Stream.write = lambda self, text: self._write_otherwise(text, None)
+    Stream.flush = lambda self: None
     CURRENT.set(None)
 
 

@@ -5,7 +5,6 @@ import threading
 from time import sleep
 
 _TICK = 0.05
-_URGENT = 0.005
 _PIECES = 4  # of live output in one tick
 
 
@@ -35,25 +34,31 @@ class Watch:
 
     def _run(self):
         while True:
-            urgent = self._cells.watch()
+            self._cells.watch()
             captures = self._cells.drain()
             with self._lock:
                 captures += self._late
                 self._late.clear()
             for capture in captures:
-                self._show(capture)
+                self._show_some(capture)
             with self._lock:
                 if not (self._cells.live or self._late):
                     self.runs = False
                     return
-            sleep(_URGENT if urgent else _TICK)
+            sleep(_TICK)
 
-    def _show(self, capture):
+    def show(self, capture):
+        """Show one piece of a cell's live output now; False when there is none. Any thread."""
+        piece = capture.take_live()
+        if piece is None:
+            return False
+        self._link.show(capture.cell, *piece)
+        return True
+
+    def _show_some(self, capture):
         for _ in range(_PIECES):
-            piece = capture.take_live()
-            if piece is None:
+            if not self.show(capture):
                 return
-            self._link.show(capture.cell, *piece)
         if capture.ended and capture.pending():
             with self._lock:
                 self._late.add(capture)

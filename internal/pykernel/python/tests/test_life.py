@@ -1,0 +1,154 @@
+"""When a kernel ends by itself, and that it costs nothing until then."""
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from tests.client import Closed, KernelCase
+
+
+class Ends(KernelCase):
+    # P-108: 60 s without a first attach
+    def test_never_attached(self):
+        k = self.kernel(scale=200).listening()
+        self.assertEqual(k.wait(), 0)
+        self.assertTrue(k.lock_is_free())
+
+    # P-108: the grace of the newest attach, counted from the loss of the link
+    def test_grace(self):
+        k, c = self.attached(scale=100)
+        c.close()
+        c = k.attach(grace=60)
+        at = time.monotonic()
+        c.close()
+        self.assertEqual(k.wait(), 0)
+        self.assertGreaterEqual(time.monotonic() - at, 0.6)
+
+    # P-108: a live cell holds it; a background task does not
+    def test_live_cell_holds(self):
+        k, c = self.attached(scale=100)
+        c.close()
+        c = k.attach(grace=20)
+        c.execute("c", "import asyncio\nt = asyncio.create_task(asyncio.sleep(3600))\nawait asyncio.sleep(1)\nopen('ended', 'w')")
+        c.acked(k.sent)
+        c.close()
+        self.assertEqual(k.wait(), 0)
+        self.assertTrue(os.path.exists(k.workspace + "/ended"))
+
+    # P-108: attached, it stays, whatever the grace
+    def test_attached_stays(self):
+        k, c = self.attached(scale=1000)
+        k.attach(grace=1)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            k.process.wait(1.5)
+
+    # P-108: within a second of the loss of its directory, attached or not, busy or idle
+    def test_directory_gone(self):
+        for code in (None, "while True: pass"):
+            k, c = self.attached()
+            if code:
+                c.execute("c", code)
+                c.acked(k.sent)
+            shutil.rmtree(k.dir)
+            at = time.monotonic()
+            self.assertEqual(k.wait(), 0)
+            self.assertLess(time.monotonic() - at, 2.5)
+
+    # P-108: renamed away and replaced is gone too
+    def test_directory_replaced(self):
+        k, _ = self.attached()
+        os.rename(k.dir, k.dir + ".old")
+        os.mkdir(k.dir)
+        self.assertEqual(k.wait(), 0)
+
+    # P-108
+    def test_atexit_runs(self):
+        k, c = self.attached()
+        c.run("c", "import atexit; atexit.register(lambda: open('left', 'w').close())")
+        c.frame("shutdown")
+        self.assertEqual(k.wait(), 0)
+        self.assertTrue(os.path.exists(k.workspace + "/left"))
+
+
+class Shutdown(KernelCase):
+    # P-011: acknowledged, live cells told as interrupted, exit 0
+    def test_shutdown(self):
+        k, c = self.attached()
+        c.run("c", "import asyncio")
+        c.execute("waiting", "await asyncio.sleep(3600)")
+        c.execute("busy", "print('busy', flush=True)\nwhile True: pass")
+        c.printed("busy", "busy")
+        c.execute("queued", "open('never', 'w')")
+        c.frame("shutdown")
+        ends = {}
+        acked = 0
+        try:
+            while True:
+                value = c.recv()
+                acked = max(acked, value.get("ack", 0))
+                if value.get("frame", {}).get("type") == "done":
+                    ends[value["frame"]["cell"]] = value["frame"]["status"]
+        except (Closed, BrokenPipeError):
+            pass
+        self.assertEqual(ends, {"waiting": "interrupted", "busy": "interrupted", "queued": "interrupted"})
+        self.assertEqual(acked, k.sent)
+        self.assertEqual(k.wait(), 0)
+        self.assertFalse(os.path.exists(k.workspace + "/never"))
+
+    # P-011: in any case within two seconds
+    def test_stubborn(self):
+        for code in ("import time\nwhile True:\n    try: time.sleep(3600)\n    except BaseException: pass",
+                     "import atexit, threading; atexit.register(threading.Event().wait)"):
+            k, c = self.attached()
+            c.execute("c", "print('busy', flush=True)\n" + code + "\nprint('over')")
+            c.frame_of("done") if "atexit" in code else c.printed("c", "busy")
+            at = time.monotonic()
+            c.frame("shutdown")
+            self.assertEqual(k.wait(), 0)
+            self.assertLess(time.monotonic() - at, 4)
+
+    # P-012: it refuses to be attached while it ends
+    def test_closing(self):
+        k, c = self.attached()
+        c.execute("c", "print('busy', flush=True)\nimport time\nwhile True:\n    try: time.sleep(3600)\n    except BaseException: pass")
+        c.printed("c", "busy")
+        c.frame("shutdown")
+        c.acked(k.sent)
+        self.assertEqual(k.connect().attach(), {"refused": "closing"})
+
+
+class Idle(KernelCase):
+    def ticks(self, k):
+        with open(f"/proc/{k.process.pid}/stat") as f:
+            fields = f.read().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    # P-201: an attached idle kernel takes no measurable time (1 tick = 10 ms; the goal is 1 in 20 s)
+    def test_attached_and_idle(self):
+        k, c = self.attached()
+        c.run("c", "print(1); 1+1")
+        before = self.ticks(k)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            k.process.wait(5)
+        self.assertLessEqual(self.ticks(k) - before, 1)
+
+    # P-201: two threads when idle; the watch thread lives only while a cell runs
+    def test_threads(self):
+        k, c = self.attached()
+        c.run("short", "1")
+        self.assertEqual(self.thread_names(c, "a"), ["MainThread", "soma reader"])
+        done = c.run("long", "while len(threading.enumerate()) < 3: pass\nsorted(t.name for t in threading.enumerate())")
+        self.assertEqual(eval(done["value"]), ["MainThread", "soma reader", "soma watch"])
+        while len(os.listdir(f"/proc/{k.process.pid}/task")) > 2:
+            c.ping()
+
+    def thread_names(self, c, cell):
+        return eval(c.run(cell, "import threading; sorted(t.name for t in threading.enumerate())")["value"])
+
+    # P-001: signals of a terminal do not concern it
+    def test_group_signal_of_the_starter(self):
+        k, c = self.attached()
+        self.assertNotEqual(os.getpgid(k.process.pid), os.getpgid(0))
+        os.kill(k.process.pid, signal.SIGINT)
+        self.assertEqual(c.run("c", "1+1")["value"], "2")
