@@ -118,6 +118,9 @@ func (e *Engine) activate(id neuron.ID) *activation {
 
 // post puts a job into a mailbox; a signal overtakes queued mail.
 func (e *Engine) post(a *activation, j *job) {
+	if len(e.suspects) > 0 && e.suspects[j.d.ID] >= e.limits.Crashes {
+		j.giveUp = neuron.CrashedTooOften
+	}
 	if j.d.Lane == neuron.Signal {
 		a.signals.push(j)
 	} else {

@@ -74,6 +74,10 @@ func (e *Engine) project(s *staged) {
 	if later(s.j.d.ID, e.newest) {
 		e.newest = s.j.d.ID
 	}
+	if _, ok := e.suspects[s.j.d.ID]; ok {
+		delete(e.suspects, s.j.d.ID)
+		e.inflight.clear(s.j.d.ID)
+	}
 	e.turns++
 }
 

@@ -78,9 +78,10 @@ type Engine struct {
 	accepts  map[ident.ID]chan struct{}
 	drain    drain
 	execs    map[ident.ID]*ongoing
-	newest   ident.ID        // greatest delivery id seen
-	quiet    []chan struct{} // closed when nothing is left to do
-	handlers []chan struct{} // closed when no handler runs
+	newest   ident.ID         // greatest delivery id seen
+	suspects map[ident.ID]int // deliveries without a row: crashes that are charged to them
+	quiet    []chan struct{}  // closed when nothing is left to do
+	handlers []chan struct{}  // closed when no handler runs
 	turns    uint64
 	groups   uint64
 

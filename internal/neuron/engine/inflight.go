@@ -8,11 +8,13 @@ import (
 	"soma/ident"
 )
 
-// The file is one head byte page of slots: slot 0 says whether an engine runs, the others name the delivery whose handler
-// runs on that worker. Each slot is 32 bytes: the id, then 1 while it is valid.
+// The file is a row of slots of 32 bytes. Slot 0 begins with 1 while an engine runs. The next ones name the delivery whose
+// handler runs on a worker: the id, then 1 while it is valid. The rest are suspects: deliveries that ran at a crash and have
+// no outbox row that could count it: the id, then 1, then the count.
 const (
-	slotSize  = 32
-	slotCount = 128
+	slotSize     = 32
+	slotCount    = 128
+	firstSuspect = slotCount / 2
 )
 
 // inflight is a small file mapped into memory: it costs a turn two stores, and its content survives a kill of the program
@@ -46,40 +48,76 @@ func openInflight(path string) (f *inflight, crashed bool, ids []ident.ID, err e
 		return nil, false, nil, err
 	}
 	f = &inflight{file, mem}
-	for slot := range slotCount - 1 {
-		s := f.slot(slot)
-		if s[ident.Size] == 1 {
+	for n := 1; n < firstSuspect; n++ {
+		if s := f.slot(n); s[ident.Size] == 1 {
 			ids = append(ids, ident.ID(s[:ident.Size]))
 		}
 	}
 	return f, mem[0] == 1, ids, nil
 }
 
-// begin forgets what was found and marks that an engine runs.
-func (f *inflight) begin() {
-	if f != nil {
-		clear(f.mem)
-		f.mem[0] = 1
+// suspects returns the counts of crashes that earlier runs kept.
+func (f *inflight) suspects() map[ident.ID]int {
+	m := map[ident.ID]int{}
+	if f == nil {
+		return m
+	}
+	for n := firstSuspect; n < slotCount; n++ {
+		if s := f.slot(n); s[ident.Size] == 1 {
+			m[ident.ID(s[:ident.Size])] = int(s[ident.Size+1])
+		}
+	}
+	return m
+}
+
+// begin forgets what was found, keeps the suspects (as many as there is room for) and marks that an engine runs.
+func (f *inflight) begin(suspects map[ident.ID]int) {
+	if f == nil {
+		return
+	}
+	clear(f.mem)
+	n := firstSuspect
+	for id, count := range suspects {
+		if n == slotCount {
+			break
+		}
+		s := f.slot(n)
+		copy(s, id[:])
+		s[ident.Size], s[ident.Size+1] = 1, byte(min(count, 255))
+		n++
+	}
+	f.mem[0] = 1
+}
+
+// clear takes a delivery that was settled from the suspects.
+func (f *inflight) clear(id ident.ID) {
+	if f == nil {
+		return
+	}
+	for n := firstSuspect; n < slotCount; n++ {
+		if s := f.slot(n); ident.ID(s[:ident.Size]) == id {
+			s[ident.Size] = 0
+		}
 	}
 }
 
-func (f *inflight) slot(n int) []byte {
-	at := (n%(slotCount-1) + 1) * slotSize
-	return f.mem[at : at+slotSize]
-}
+func (f *inflight) slot(n int) []byte { return f.mem[n*slotSize : (n+1)*slotSize] }
+
+// worker returns the slot of a worker; more than there are slots for share them.
+func (f *inflight) worker(n int) []byte { return f.slot(1 + n%(firstSuspect-1)) }
 
 func (f *inflight) enter(slot int, id ident.ID) {
 	if f == nil {
 		return
 	}
-	s := f.slot(slot)
+	s := f.worker(slot)
 	copy(s, id[:])
 	s[ident.Size] = 1
 }
 
 func (f *inflight) leave(slot int) {
 	if f != nil {
-		f.slot(slot)[ident.Size] = 0
+		f.worker(slot)[ident.Size] = 0
 	}
 }
 

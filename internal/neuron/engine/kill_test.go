@@ -150,6 +150,45 @@ func TestCrashesAreCharged(t *testing.T) {
 	})
 }
 
+// N-45: a delivery from outside has no row: its crashes are charged all the same, whoever repeats it.
+func TestCrashesOfRepeatedDeliveries(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *base) {
+		slots := filepath.Join(t.TempDir(), "inflight")
+		entered, leave := make(chan struct{}, 1), make(chan struct{}, 1)
+		calls := 0
+		k := neuron.NewKind("test")
+		neuron.Handle(k, noteType, func(turn *neuron.Turn, n note) error {
+			if n.Text != "killer" {
+				return nil
+			}
+			calls++
+			entered <- struct{}{}
+			<-leave
+			return nil
+		})
+		o := engine.Options{Kinds: []*neuron.Kind{k}}
+		killer := fresh(t, id("a"), "killer")
+		for range 3 {
+			e := live(t, b, o, slots)
+			done := make(chan error, 1)
+			go func() { done <- e.Accept(t.Context(), killer, put{"accepted", ""}) }()
+			<-entered
+			e.killWith(t, b, func() { leave <- struct{}{} })
+			if err := <-done; err == nil {
+				t.Fatal("accepted by the dead")
+			}
+		}
+		e := live(t, b, o, slots)
+		if err := e.Accept(t.Context(), killer, put{"accepted", ""}); err != nil {
+			t.Fatal(err)
+		}
+		if letters := dead(t, e.Engine); len(letters) != 1 || letters[0].Code != neuron.CrashedTooOften || calls != 3 || len(b.rows(t)) != 1 {
+			t.Errorf("%d calls, dead letters %+v, rows %v", calls, letters, b.rows(t))
+		}
+		deliver(t, e.Engine, fresh(t, id("a"), "other"))
+	})
+}
+
 // N-33: whatever the moment of a kill, nothing committed is lost, nothing is doubled, and the outbox drains by itself.
 func TestNothingLostNothingDoubled(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {

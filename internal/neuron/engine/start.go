@@ -58,14 +58,20 @@ func (e *Engine) restore(ctx context.Context) ([]neuron.Execution, error) {
 		return nil, err
 	}
 	e.inflight = file
+	e.suspects = file.suspects()
 	if err := e.restoreOutbox(ctx, ids); err != nil {
 		return nil, err
+	}
+	for _, id := range ids {
+		if !e.drain.holds(id) {
+			e.suspects[id]++
+		}
 	}
 	executions, err := e.restoreExecutions(ctx, crashed)
 	if err != nil {
 		return nil, err
 	}
-	e.inflight.begin()
+	file.begin(e.suspects)
 	return executions, nil
 }
 

@@ -66,7 +66,7 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 		e.drop(a)
 		return
 	}
-	if !later(j.d.ID, a.horizon) && !a.unsaved {
+	if !a.unsaved && e.maybeSeen(a, j.d.ID) {
 		settled, err := e.store.Settled(ctx, a.key, j.d.ID)
 		if err != nil {
 			e.failAttempt(a, j, fmt.Errorf("cannot look up delivery %s: %w", j.d.ID, err))
@@ -117,6 +117,12 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 		return
 	}
 	e.stage(s)
+}
+
+// maybeSeen reports whether the neuron may have settled the id. One that is newer than all it knows was not, unless its time
+// lies ahead: then the clock was set back and older ids are greater, too.
+func (e *Engine) maybeSeen(a *activation, id ident.ID) bool {
+	return !later(id, a.horizon) || id.Time().After(e.now())
 }
 
 // handler returns what handles the delivery, nil if nothing does.

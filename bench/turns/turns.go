@@ -1,0 +1,106 @@
+// Package turns measures the durable turn in process: a delivery from outside, its handler, the commit with its fsync, the
+// answer. Many clients are measured against the bare loop of bench/floor, in the same folder, in turns of a second; one
+// client by the median of a round.
+//
+// It wires the real engine and the real store.
+package turns
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"soma/bench/floor"
+	"soma/bench/measure"
+	"soma/ident"
+	"soma/internal/neuron"
+	"soma/internal/neuron/engine"
+	"soma/internal/store/sqlite"
+)
+
+const (
+	clients = 64
+	neurons = 1000
+	seconds = 6 // measured seconds of each loop
+)
+
+type message struct {
+	Text string `json:"text"`
+}
+
+var noted = neuron.NewType[message]("bench.noted.v1")
+
+// Run returns the lines turns_inproc_64, its p99 and turns_inproc_1_p50. dir must lie on a disk.
+func Run(ctx context.Context, dir, fs string) (lines []measure.Line, err error) {
+	bare, err := floor.Open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bare.Close()) }()
+	s, err := sqlite.Open(ctx, filepath.Join(dir, "turns.db"), sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	k := neuron.NewKind("bench")
+	neuron.Handle(k, noted, func(*neuron.Turn, message) error { return nil })
+	e, err := engine.New(engine.Options{Store: s, Kinds: []*neuron.Kind{k}, Types: []string{noted.Alias()}, Inflight: filepath.Join(dir, "inflight")})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.Start(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.Stop(ctx)) }()
+
+	var ours, theirs, worst float64
+	var n int
+	op := deliver(ctx, e)
+	for range seconds {
+		r, err := bare.Run(time.Second, clients)
+		if err != nil {
+			return nil, err
+		}
+		theirs += r.PerSecond / seconds
+		if r, err = measure.Drive(time.Second, clients, op); err != nil {
+			return nil, err
+		}
+		ours += r.PerSecond / seconds
+		n += r.N
+		worst = max(worst, r.P99.Seconds()*1000)
+	}
+	lines = append(lines,
+		measure.Line{Name: "turns_inproc_64", Value: ours, Unit: "turns/s", Bare: theirs, N: n, FS: fs},
+		measure.Line{Name: "turns_inproc_64_p99", Value: worst, Unit: "ms", N: n, FS: fs})
+	alone, err := bare.Run(2*time.Second, 1)
+	if err != nil {
+		return nil, err
+	}
+	r, err := measure.Drive(2*time.Second, 1, op)
+	if err != nil {
+		return nil, err
+	}
+	return append(lines, measure.Line{
+		Name: "turns_inproc_1_p50", Value: r.P50.Seconds() * 1000, Unit: "ms", Bare: alone.P50.Seconds() * 1000, N: r.N, FS: fs,
+	}), nil
+}
+
+// deliver returns a round: one small message to one of the neurons.
+func deliver(ctx context.Context, e *engine.Engine) func(client, n int) error {
+	payload, _ := json.Marshal(message{strings.Repeat("x", 180)})
+	ids := make([]neuron.ID, neurons)
+	for i := range ids {
+		ids[i] = neuron.ID{Owner: "me", Kind: "bench", Key: fmt.Sprint(i)}
+	}
+	return func(client, n int) error {
+		now := time.Now()
+		id := ident.New(now)
+		return e.Deliver(ctx, neuron.Delivery{
+			ID: id, Alias: noted.Alias(), Payload: payload, Target: ids[(n*clients+client)%neurons], Correlation: id, At: now,
+		})
+	}
+}
