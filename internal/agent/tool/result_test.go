@@ -69,6 +69,10 @@ func TestRenderCuts(t *testing.T) {
 			t.Errorf("%s: the bytes %d to %d are not what is missing", name, from, to)
 		}
 	}
+	value := Render(Result{Status: "ok", Value: strings.Repeat("v", 100_000)})
+	if len(value) > MaxResult || !strings.Contains(value, `,"value_size":100000}`) {
+		t.Errorf("long value: %d bytes, %s", len(value), value[len(value)-50:])
+	}
 	short := Render(Result{Status: "ok", Output: Output{Head: "a", Tail: "z", Size: 1000}})
 	if !strings.HasSuffix(short, "\na\n[bytes 1 to 999 of 1000 are not shown]\nz") {
 		t.Errorf("short with a gap: %q", short)

@@ -84,6 +84,9 @@ func TestArguments(t *testing.T) {
 
 // K-11: whatever the model writes, what goes upstream is valid JSON and valid UTF-8, and a good value passes unchanged.
 func TestAnyArguments(t *testing.T) {
+	if c := ParseCall("id", "python", `{"code":"`+"\xff"+`"}`); !utf8.Valid(c.Arguments) || c.Malformed != "" {
+		t.Errorf("bytes that are no UTF-8: %+v", c)
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(
 			rapid.StringMatching(`[{}\[\]":,a1 \\]{0,20}`),

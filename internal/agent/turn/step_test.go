@@ -187,8 +187,10 @@ func TestRetry(t *testing.T) {
 	s, out = play(t, s, Failed{Inference: 1, Attempt: 2, Class: model.Retryable, Words: "still busy"})
 	is(t, s, Blocked, OnInput)
 	expect(t, out, Supersede{1, 2}, Note{}, EndTurn{Turn: 1, Why: WhyFailed, Words: "still busy", Inferences: 1}, DropSlot{})
-	_, out = play(t, s, InputAdmitted{ID: "b"}, Dispatched{})
+	s, out = play(t, s, InputAdmitted{ID: "b"}, Dispatched{})
 	expect(t, out, StartTurn{2}, Deliver{"b"}, StartInference{2, 1})
+	s, _ = play(t, s, Failed{Inference: 2, Attempt: 1, Class: model.Retryable})
+	is(t, s, Blocked, OnProvider) // the failures of the last inference are not this one's
 }
 
 // K-31: what is not retryable, and a wait beyond the cap, end the turn at once.
@@ -235,8 +237,10 @@ func TestLost(t *testing.T) {
 	is(t, s, Blocked, OnCrashLoop)
 	s, _ = play(t, s, Resume{})
 	is(t, s, Ready, "")
-	_, out = play(t, s, Dispatched{})
+	s, out = play(t, s, Dispatched{})
 	expect(t, out, Deliver{"c"}, StartInference{1, 4})
+	s, _ = play(t, s, Lost{1, 4})
+	is(t, s, Ready, "") // resuming began the count anew
 
 	s, _ = play(t, saved, Answered{1, 3, calls("x")}, ToolDone{1, "x"}, Dispatched{}, Lost{2, 1})
 	is(t, s, Ready, "") // an answer is progress: the count began anew
@@ -289,8 +293,10 @@ func TestPause(t *testing.T) {
 // live; late results are dropped.
 func TestInterrupt(t *testing.T) {
 	s, _ := play(t, New(t0, Options{RunToEnd: true}), InputAdmitted{ID: "a"}, Dispatched{}, InputAdmitted{ID: "b"})
-	_, out := play(t, s, Interrupt{})
+	cut, out := play(t, s, Interrupt{})
 	expect(t, out, CancelInference{1, 1}, Supersede{1, 1}, CancelInput{"b"}, EndTurn{Turn: 1, Why: WhyInterrupted, Inferences: 1}, DropSlot{})
+	_, out = play(t, cut, InputAdmitted{ID: "c"}, Dispatched{})
+	expect(t, out, StartTurn{2}, Deliver{"c"}, StartInference{2, 1}) // not one more attempt of the old one
 	s, out = play(t, s, Answered{1, 1, calls("x", "y", "z")}, ToolDone{1, "y"}, Interrupt{})
 	is(t, s, Blocked, OnInput)
 	expect(t, out, CancelCalls{1, []string{"x", "z"}},

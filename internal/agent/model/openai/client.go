@@ -42,6 +42,7 @@ type Client struct {
 	key    string
 	family string
 	idle   time.Duration
+	grace  time.Duration
 	http   *http.Client
 }
 
@@ -69,7 +70,7 @@ func New(c Config) (*Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableCompression = true // a compressed stream comes in lumps
 	return &Client{
-		base: strings.TrimRight(c.BaseURL, "/"), key: key, family: "openai@" + u.Host, idle: c.IdleTimeout,
+		base: strings.TrimRight(c.BaseURL, "/"), key: key, family: "openai@" + u.Host, idle: c.IdleTimeout, grace: lastWords,
 		http: &http.Client{
 			Transport: transport,
 			// A redirect would carry the conversation to a place that nobody configured.

@@ -309,15 +309,18 @@ func TestIdle(t *testing.T) {
 		"no headers":   func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := run(t, endpoint(t, 50*time.Millisecond, h), ask())
+			// long enough that a busy machine makes no such pause between two of the pieces
+			_, _, err := run(t, endpoint(t, 300*time.Millisecond, h), ask())
 			var e *model.Error
-			if !errors.As(err, &e) || e.Class != model.Retryable || !strings.Contains(e.Words, "nothing that counts for 50ms") {
+			if !errors.As(err, &e) || e.Class != model.Retryable || !strings.Contains(e.Words, "nothing that counts for 300ms") {
 				t.Fatal(err)
 			}
 		})
 	}
-	// after the finish reason silence is the end
-	a, _, err := run(t, endpoint(t, 50*time.Millisecond, forever("data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n", ": ping\n\n")), ask())
+	// after the finish reason a short silence is the end
+	c := endpoint(t, 0, forever("data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n", ": ping\n\n"))
+	c.grace = 50 * time.Millisecond
+	a, _, err := run(t, c, ask())
 	if err != nil || a.Message.Text != "a" {
 		t.Fatalf("%+v, %v", a, err)
 	}

@@ -60,7 +60,7 @@ func (s *stream) Next(ctx context.Context) (model.Event, error) {
 func (s *stream) arm() {
 	d := s.client.idle
 	if s.finish != "" {
-		d = min(d, lastWords)
+		d = min(d, s.client.grace)
 	}
 	s.idle.Reset(d)
 }

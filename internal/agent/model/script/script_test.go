@@ -237,6 +237,14 @@ steps:
 // K-31, K-32: faults on chosen attempts, in the middle of the stream or before it; the next attempt begins anew.
 func TestFaults(t *testing.T) {
 	s := mustParse(t, failing)
+	always := mustParse(t, "steps:\n  - error: {class: too_long}\n")
+	for attempt := range 3 {
+		r := ask(user("hi"))
+		r.Attempt = attempt + 1
+		if _, _, _, err := collect(t.Context(), always, r); model.ErrorOf(err).Class != model.TooLong {
+			t.Errorf("attempt %d: %v", r.Attempt, err)
+		}
+	}
 	for _, c := range []struct {
 		attempt int
 		tokens  int
