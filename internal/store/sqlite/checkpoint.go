@@ -14,11 +14,12 @@ import (
 const (
 	// passivePages is how many pages commits write to the WAL before a passive checkpoint copies them to the database.
 	passivePages = 1024
-	// truncateFrames is the size of the WAL, 64 MB, at which the writer itself ends it: while commits go on a passive
-	// checkpoint never catches up wholly, and the file would grow for ever.
-	truncateFrames = 64 << 20 / (4096 + 24)
-	// againFrames is by how much the WAL grows before the writer tries again where a reader was in the way.
-	againFrames = truncateFrames / 4
+	// walBytes is the size at which the writer itself lets the WAL begin anew: while commits go on a passive checkpoint never
+	// catches up wholly, and the file would grow for ever. The file keeps this size: a commit into blocks that exist is a
+	// quarter faster than one that makes the file longer.
+	walBytes = 64 << 20
+	// frameBytes is what one page takes in the WAL.
+	frameBytes = 4096 + 24
 	// patience is how long the writer waits for such a reader, in milliseconds.
 	patience = 20
 )
@@ -35,14 +36,15 @@ type checkpointer struct {
 	failed atomic.Pointer[error]
 
 	pages int   // written since the last wake; the writer's
-	limit int64 // frames at which the writer truncates; the writer's
+	most  int64 // frames at which the writer begins the WAL anew; the writer's
+	limit int64 // the same, later where a reader was in the way; the writer's
 }
 
 func startCheckpointer(ctx context.Context, aside driver.Conn) *checkpointer {
 	c := &checkpointer{
 		aside: newWriter(aside), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		pages: passivePages, // the first commit wakes it: an earlier run may have left a long WAL
-		limit: truncateFrames,
+		most:  walBytes / frameBytes, limit: walBytes / frameBytes,
 	}
 	go func() {
 		defer close(c.ended)
@@ -92,10 +94,10 @@ func (c *checkpointer) committed(ctx context.Context, w *writer) error {
 		return nil
 	}
 	defer c.busy.Unlock()
-	return c.truncate(ctx, w)
+	return c.restart(ctx, w)
 }
 
-func (c *checkpointer) truncate(ctx context.Context, w *writer) error {
+func (c *checkpointer) restart(ctx context.Context, w *writer) error {
 	if err := w.pragma(ctx, fmt.Sprintf("busy_timeout = %d", patience)); err != nil {
 		return err
 	}
@@ -104,10 +106,10 @@ func (c *checkpointer) truncate(ctx context.Context, w *writer) error {
 		return err
 	}
 	if blocked {
-		c.limit = c.frames.Load() + againFrames
+		c.limit = c.frames.Load() + c.most/4
 	} else {
 		c.frames.Store(0)
-		c.limit = truncateFrames
+		c.limit = c.most
 	}
 	return w.pragma(ctx, fmt.Sprintf("busy_timeout = %d", busyTimeout))
 }

@@ -15,9 +15,9 @@ const (
 	selectRow   = `select key, place, in_seq, out_seq, tallies, state_alias, state from neuron where id = ?`
 	selectTurns = `select seq, incoming, outgoing, state_alias, state from turn where neuron = ? and seq > ? order by seq`
 	selectKey   = `select coalesce(max(key), 0) from neuron`
-	// selectTurnOf is a look into the unique index and one row.
-	selectTurnOf = `select count(*) from turn where delivery_id = ? and neuron = ?`
-	selectSeen   = `select ids from seen where neuron = ? order by segment desc`
+	// selectSettled looks into the unique index, and into the segments where the id is not newer than all that they hold.
+	selectSettled = `select 1 from turn where delivery_id = ?1 and neuron = ?2 union all
+		select 1 from seen where neuron = ?2 and ?1 <= (select latest from neuron where key = ?2) and instr(ids, ?1) > 0 limit 1`
 )
 
 // Neuron reads the checkpoint of a neuron and moves it on by the turns after it, all as of one moment.
@@ -100,28 +100,15 @@ func (s *Store) LastKey(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-// Settled looks for the delivery among the neuron's turns and in what trimming left of them.
+// Settled looks for the delivery among the neuron's turns and in the segments of its ids.
 func (s *Store) Settled(ctx context.Context, key int64, id ident.ID) (bool, error) {
 	if crash.Off(crash.DedupeOff) {
 		return false, nil
 	}
 	found := false
-	err := s.snapshot(ctx, func(tx *sql.Tx) error {
-		var n int
-		err := s.queries.each(ctx, tx, selectTurnOf, []any{id[:], key}, func(scan func(...any) error) error { return scan(&n) })
-		if found = n > 0; found || err != nil {
-			return err
-		}
-		return s.queries.each(ctx, tx, selectSeen, []any{key}, func(scan func(...any) error) error {
-			var ids sql.RawBytes
-			if err := scan(&ids); err != nil {
-				return err
-			}
-			for ; len(ids) >= ident.Size; ids = ids[ident.Size:] {
-				found = found || ident.ID(ids[:ident.Size]) == id
-			}
-			return nil
-		})
+	err := s.queries.each(ctx, nil, selectSettled, []any{id[:], key}, func(func(...any) error) error {
+		found = true
+		return nil
 	})
 	if err != nil {
 		return false, fmt.Errorf("cannot look for delivery %s: %w", id, err)

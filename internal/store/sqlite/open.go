@@ -106,13 +106,14 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	// fdatasync keeps all that a commit needs and spares the journal of the file system the timestamps. Where a system has
 	// none the call changes nothing, so its error is of no interest.
 	_, _ = sqlite.Fdatasync(true)
-	s := &Store{path: path, options: options}
+	s := &Store{path: path, options: options, past: past{enough: pastBatch}}
 	defer func() {
 		if err != nil {
 			_ = s.Close()
 		}
 	}()
-	conn, err := connect(ctx, path, "synchronous(full)", "journal_mode(wal)", "cache_size(-32768)")
+	conn, err := connect(ctx, path, "synchronous(full)", "journal_mode(wal)", "cache_size(-32768)",
+		fmt.Sprintf("journal_size_limit(%d)", walBytes))
 	if err != nil {
 		return nil, schemaOf(err)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	insertNeuron = `insert into neuron (key, id, place, in_seq, out_seq, tallies, marks, state_alias, state)
-		values (?, ?, ?, 0, 0, '{}', '{}', '', null)`
+	insertNeuron = `insert into neuron (key, id, place, in_seq, out_seq, tallies, marks, latest, state_alias, state)
+		values (?, ?, ?, 0, 0, '{}', '{}', x'', '', null)`
 	insertTurn = `insert into turn (pos, neuron, seq, delivery_id, incoming, out_first, outgoing, state_alias, state)
 		values (?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	insertContent = `insert into content (id, size, bytes) values (?, ?, ?)`

@@ -39,6 +39,7 @@ func openAt(t testing.TB, path string, sequences []neuron.Sequence) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.past.enough = 100 // so that few turns make a batch
 	return s
 }
 

@@ -29,6 +29,7 @@ create table neuron (
 	out_seq     integer not null,
 	tallies     text not null,
 	marks       text not null,         -- sizes of the feeds at earlier checkpoints, JSON: what trimming goes by
+	latest      blob not null,         -- highest delivery id in seen
 	state_alias text not null,
 	state       blob
 ) strict;
@@ -51,10 +52,10 @@ create index turn_neuron on turn (neuron, seq);
 -- owner: neuron
 create table seen (
 	neuron  integer not null,
-	segment integer not null,          -- grows; the window keeps the newest
-	ids     blob not null,             -- delivery ids one after the other
-	primary key (neuron, segment)
-) strict, without rowid;
+	segment integer not null,          -- incoming sequence of its last id; the window keeps the newest
+	ids     blob not null              -- delivery ids one after the other
+) strict;
+create unique index seen_segment on seen (neuron, segment);
 
 -- owner: neuron
 create table outbox (
