@@ -85,7 +85,7 @@ func TestBuiltin(t *testing.T) {
 	}
 }
 
-// K-24: costs add up exactly, in any grouping, and unknown stays unknown.
+// K-23, K-24: costs add up exactly, in any grouping, and unknown stays unknown.
 func TestAdd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cost := rapid.Custom(func(t *rapid.T) Cost {
