@@ -30,14 +30,6 @@ func blames(err error) bool {
 
 func isUnique(err error) bool { return code(err) == lib.SQLITE_CONSTRAINT_UNIQUE }
 
-// schemaOf turns "not a database" into the typed error.
-func schemaOf(err error) error {
-	if code(err)&0xff == lib.SQLITE_NOTADB {
-		return &SchemaError{Found: "of another program"}
-	}
-	return err
-}
-
 func failure(what string, err error) error {
 	return fmt.Errorf("cannot %s: %w: %w", what, neuron.ErrStoreFailed, err)
 }

@@ -23,6 +23,8 @@ func (e *SchemaError) Error() string {
 	return fmt.Sprintf("the home has schema %s, this build knows up to %d: use the build that made it, or another home", e.Found, e.Known)
 }
 
+func foreign(known int) error { return &SchemaError{Found: "of another program", Known: known} }
+
 type migration struct {
 	number int
 	name   string
@@ -53,14 +55,18 @@ func load(files fs.FS) ([]migration, error) {
 }
 
 // migrate applies what the database lacks, each migration in a transaction of its own.
-func migrate(ctx context.Context, w *writer, files fs.FS) error {
-	all, err := load(files)
-	if err != nil {
-		return err
-	}
+func migrate(ctx context.Context, w *writer, all []migration) error {
 	at, err := schema(ctx, w, len(all))
 	if err != nil {
 		return err
+	}
+	// Not before the schema is known to be ours: a refused file stays as it is.
+	mode, err := w.text(ctx, "pragma journal_mode = wal")
+	if err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("the file system allows no WAL, only journal mode %s", mode)
 	}
 	for _, m := range all[at:] {
 		if err := apply(ctx, w, m); err != nil {
@@ -73,7 +79,7 @@ func migrate(ctx context.Context, w *writer, files fs.FS) error {
 func schema(ctx context.Context, w *writer, known int) (int, error) {
 	tables, err := w.number(ctx, "select count(*) from sqlite_schema")
 	if err != nil {
-		return 0, schemaOf(err)
+		return 0, err
 	}
 	if tables == 0 {
 		return 0, nil
@@ -83,11 +89,11 @@ func schema(ctx context.Context, w *writer, known int) (int, error) {
 		return 0, err
 	}
 	if meta == 0 {
-		return 0, &SchemaError{Found: "of another program", Known: known}
+		return 0, foreign(known)
 	}
 	text, err := w.text(ctx, "select value from meta where name = 'schema'")
 	if err != nil {
-		return 0, &SchemaError{Found: "of another program", Known: known}
+		return 0, foreign(known)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > known {

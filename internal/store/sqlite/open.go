@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"soma/internal/neuron"
 )
@@ -100,6 +101,10 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 }
 
 func open(ctx context.Context, path string, options Options) (_ *Store, err error) {
+	migrations, err := load(options.Migrations)
+	if err != nil {
+		return nil, err
+	}
 	if err := private(path); err != nil {
 		return nil, err
 	}
@@ -111,17 +116,20 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 		if err != nil {
 			_ = s.Close()
 		}
+		if code(err)&0xff == lib.SQLITE_NOTADB {
+			err = foreign(len(migrations))
+		}
 	}()
-	conn, err := connect(ctx, path, "synchronous(full)", "journal_mode(wal)", "cache_size(-32768)",
+	conn, err := connect(ctx, path, "synchronous(full)", "cache_size(-32768)",
 		fmt.Sprintf("journal_size_limit(%d)", walBytes))
 	if err != nil {
-		return nil, schemaOf(err)
+		return nil, err
 	}
 	s.w = newWriter(conn)
 	if err := checkVersion(ctx, s.w); err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, s.w, options.Migrations); err != nil {
+	if err := migrate(ctx, s.w, migrations); err != nil {
 		return nil, err
 	}
 	if s.generation, err = s.w.text(ctx, "select value from meta where name = 'generation'"); err != nil {
