@@ -142,8 +142,8 @@ const node = "local"
 
 // run starts the parts in the order in which they need each other, serves, and stops them in reverse.
 func (d *daemon) run(ctx context.Context) error {
-	if err := d.host.SweepSpools(); err != nil {
-		d.log.Warn("cannot sweep spools", "error", err)
+	if err := d.host.Load(d.ctx); err != nil {
+		return err
 	}
 	if err := d.sup.Start(d.ctx); err != nil {
 		return fmt.Errorf("cannot attach python kernels: %w", err)

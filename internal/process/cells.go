@@ -19,12 +19,15 @@ func (h *Host) Committed(op neuron.Op) {
 	switch op := op.(type) {
 	case *Update:
 		h.slots.update(op)
+		if !op.endedAt.IsZero() {
+			h.histories.forget(op.branch)
+		}
 	case *insertCell:
 		h.cells.put(op.id, op.session)
 	case *endCell:
 		h.cells.drop(op.ended.Cell)
 	case *insertLedger:
-		h.spent.add(spoolName(op.id))
+		h.spools.release(op.id)
 	}
 }
 

@@ -46,7 +46,7 @@ type Options struct {
 	// Hold leaves interrupted processes blocked after a crash instead of resuming them (K-04).
 	Hold          bool
 	MaxConcurrent int // processes in Running at once
-	// Spool is the folder of the attempts' spool files.
+	// Spool is the folder of the answers that wait for their commit.
 	Spool string
 	// Live shows something that is not truth to whoever follows the session now; it must not block. kind and body are of wire.
 	Live func(session, kind string, body any)
@@ -65,7 +65,9 @@ type Host struct {
 	pids    pidBlock
 	live    liveTexts
 	cells   liveCells
-	spent   spentSpools
+	spools  spools
+
+	histories histories
 
 	mu     sync.Mutex
 	places map[string]neuron.Place // of process keys, as far as looked up
@@ -76,7 +78,7 @@ func New(o Options) *Host {
 	h := &Host{o: o, places: map[string]neuron.Place{}}
 	h.slots = newSlots(h)
 	h.pids.host = h
-	h.spent.dir = o.Spool
+	h.spools.dir = o.Spool
 	return h
 }
 
@@ -94,10 +96,10 @@ func (h *Host) Bind(n Neurons) { h.neurons = n }
 
 // Start reserves pids and queues every process that is Ready. The engine must run; ctx bounds the start only.
 func (h *Host) Start(ctx context.Context) error {
-	return errors.Join(h.spent.start(ctx), h.pids.reserve(ctx), h.slots.start(ctx))
+	return errors.Join(h.pids.reserve(ctx), h.slots.start(ctx))
 }
 
 // Stop ends what the host runs by itself and waits for it.
 func (h *Host) Stop(ctx context.Context) error {
-	return errors.Join(h.slots.stop(ctx), h.spent.stop(ctx))
+	return errors.Join(h.slots.stop(ctx), h.spools.close())
 }

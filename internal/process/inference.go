@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
-	"soma/ident"
 	"soma/internal/agent/model"
 	"soma/internal/agent/tool"
 	"soma/internal/crash"
@@ -37,12 +35,7 @@ func (f *inference) Run(ctx context.Context, x neuron.Execution) (json.RawMessag
 	}
 	began := h.o.Now()
 	a := answer{Model: in.Model, StartedAt: began}
-	spool, err := createSpool(h.o.Spool, x.OutcomeID())
-	if err != nil {
-		return nil, err
-	}
-	defer spool.close()
-	err = f.stream(ctx, in, &a, spool)
+	err := f.stream(ctx, in, &a)
 	a.EndedAt = h.o.Now()
 	switch {
 	case ctx.Err() != nil: // interrupted, or the daemon stops and the next one makes the attempt again
@@ -55,9 +48,13 @@ func (f *inference) Run(ctx context.Context, x neuron.Execution) (json.RawMessag
 	}
 	b, err := encodeAnswer(a)
 	if err == nil {
-		spool.complete(b)
+		err = h.spools.put(x.OutcomeID(), b)
 	}
-	return b, err
+	if err != nil {
+		// Without its spool the answer is asked for again after a crash, which is what would happen to any other loss.
+		h.o.Log.Warn("cannot keep an answer until its commit", "pid", in.PID, "error", err)
+	}
+	return b, nil
 }
 
 func encodeAnswer(a answer) (json.RawMessage, error) {
@@ -71,17 +68,18 @@ func encodeAnswer(a answer) (json.RawMessage, error) {
 // Recover finds the complete spool of an attempt that a crash cut off from its outcome: it is the answer, and no second
 // bill comes.
 func (f *inference) Recover(_ context.Context, x neuron.Execution) (json.RawMessage, bool, error) {
-	return readSpool((*Host)(f).o.Spool, x.OutcomeID())
+	b, found, err := (*Host)(f).spools.get(x.OutcomeID())
+	return b, found, err
 }
 
-func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer, spool *spool) error {
+func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer) error {
 	h := (*Host)(f)
 	m, err := h.o.Models.Find(in.Model)
 	if err != nil {
 		return &model.Error{Class: model.Fatal, Words: err.Error()}
 	}
 	a.Vendor, a.Model = m.Vendor, m.Model
-	history, err := messagesThrough(ctx, h.o.Reader, in.Branch, in.Through)
+	messages, err := h.histories.through(ctx, h, in.Branch, in.Through)
 	if err != nil {
 		return &model.Error{Class: model.Retryable, Words: err.Error()}
 	}
@@ -89,7 +87,7 @@ func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer, sp
 	for k, v := range h.o.Facts {
 		facts[k] = v
 	}
-	s, err := m.Provider.Stream(ctx, model.Request{Model: m.Model, System: systemPrompt, Messages: history, Tools: h.tools().List(),
+	s, err := m.Provider.Stream(ctx, model.Request{Model: m.Model, System: systemPrompt, Messages: messages, Tools: h.tools().List(),
 		Attempt: in.Attempt, Facts: facts})
 	if err != nil {
 		return err
@@ -109,9 +107,6 @@ func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer, sp
 			return err
 		}
 		got.Add(e)
-		if err := spool.add(e); err != nil {
-			return &model.Error{Class: model.Fatal, Words: "cannot spool the answer: " + err.Error()}
-		}
 		switch e.Kind {
 		case model.Token, model.Reasoning:
 			if size += len(e.Text); size > maxAnswer {
@@ -210,9 +205,4 @@ func (h *Host) LiveTexts(session string) []wire.DeltaEvent {
 	return all
 }
 
-// spoolAge is how long the spool file of a finished attempt may lie before a start removes it.
-const spoolAge = 24 * time.Hour
-
 var _ neuron.Adapter = (*inference)(nil)
-
-func spoolName(id ident.ID) string { return id.String() + ".jsonl" }

@@ -150,15 +150,16 @@ order by m.seq limit ?`, []any{int64(pid), int64(after), int64(page(limit))}, fu
 	return list, err
 }
 
-func messagesThrough(ctx context.Context, r neuron.Reader, branch ident.ID, through uint64) ([]message.Message, error) {
-	var list []message.Message
-	err := r.Query(ctx, `select `+messageColumns+` where m.branch = ? and m.seq <= ? order by m.seq`, []any{branch[:], int64(through)},
-		func(scan func(...any) error) error {
-			m, err := scanMessage(scan)
-			list = append(list, m.Message)
+// messagesBetween reads the messages of a branch after one sequence through another, and the size of their bodies.
+func messagesBetween(ctx context.Context, r neuron.Reader, branch ident.ID, after, through uint64) (list []message.Message, bytes int, err error) {
+	err = r.Query(ctx, `select length(coalesce(m.body, c.bytes)), `+messageColumns+` where m.branch = ? and m.seq > ? and m.seq <= ? order by m.seq`,
+		[]any{branch[:], int64(after), int64(through)}, func(scan func(...any) error) error {
+			var n int
+			m, err := scanMessage(func(dest ...any) error { return scan(append([]any{&n}, dest...)...) })
+			list, bytes = append(list, m.Message), bytes+n
 			return err
 		})
-	return list, err
+	return list, bytes, err
 }
 
 // Ledger returns the provider attempts of a process after the given row id.

@@ -36,6 +36,7 @@ type Update struct {
 	exitCode              int
 	sums                  sums
 	endedAt               time.Time
+	branch                ident.ID
 }
 
 // SQL returns the statement.

@@ -168,7 +168,7 @@ func (w *work) finish(sums sums) error {
 	}
 	if changed || w.s.Sums != sums || w.update.WantSlot || w.update.DropSlot {
 		u := w.update
-		u.PID, u.sums, u.since = w.pid, w.s.Sums, time.UnixMilli(m.Since)
+		u.PID, u.branch, u.sums, u.since = w.pid, w.s.Branch, w.s.Sums, time.UnixMilli(m.Since)
 		st := w.wireState()
 		u.state, u.reason, u.detail = st.State, st.Reason, st.Detail
 		if m.Exit != nil {

@@ -1,0 +1,85 @@
+// Command bench measures Soma's figures and prints one line of JSON each; docs/benchmarks.md says what they mean. It needs a
+// folder on a disk and refuses one in memory.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"time"
+
+	"soma/bench/measure"
+	"soma/bench/steps"
+)
+
+// whole bounds a run of all figures.
+const whole = 10 * time.Minute
+
+type figure struct {
+	name string
+	run  func(ctx context.Context, dir, fs string) ([]measure.Line, error)
+}
+
+var figures = []figure{
+	{"agent_steps", one(steps.Run)},
+}
+
+func one(run func(ctx context.Context, dir, fs string) (measure.Line, error)) func(context.Context, string, string) ([]measure.Line, error) {
+	return func(ctx context.Context, dir, fs string) ([]measure.Line, error) {
+		l, err := run(ctx, dir, fs)
+		return []measure.Line{l}, err
+	}
+}
+
+func main() {
+	dir := flag.String("dir", ".", "folder in which the databases are made, and deleted again")
+	only := flag.String("only", ".", "pattern of the figures to measure")
+	flag.Parse()
+	ctx, cancel := context.WithTimeout(context.Background(), whole)
+	defer cancel()
+	if err := run(ctx, *dir, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, base, only string) error {
+	pattern, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	fs, err := measure.Disk(base)
+	if err != nil {
+		return err
+	}
+	for _, f := range figures {
+		if !pattern.MatchString(f.name) {
+			continue
+		}
+		if err := measureOne(ctx, f, base, fs); err != nil {
+			return fmt.Errorf("%s: %w", f.name, err)
+		}
+	}
+	return nil
+}
+
+// measureOne gives a figure a folder of its own.
+func measureOne(ctx context.Context, f figure, base, fs string) error {
+	dir, err := os.MkdirTemp(base, "bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	lines, err := f.run(ctx, dir, fs)
+	if err != nil {
+		return err
+	}
+	for _, l := range lines {
+		if err := l.Print(os.Stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
