@@ -3,6 +3,7 @@
 A cell is queued, then running, then finished. Admission and interrupts come from the reader thread, so that they work
 while the loop is held by a cell; the rest happens on the loop.
 """
+import _signal
 import os
 import threading
 from asyncio import CancelledError
@@ -13,6 +14,8 @@ import soma_output
 from soma_code import error_of, run_cell
 from soma_interrupt import Interrupts
 from soma_wire import CELLS_FINISHED, CELLS_LIVE, TIMEOUT_MS, encode
+
+_ALL = _signal.valid_signals()
 
 QUEUED, RUNNING, FINISHED = "queued", "running", "finished"
 # state -> event -> next state; what is not here is dropped.
@@ -37,6 +40,7 @@ class Cell:
         self.timed_out = False   # the deadline's interrupt was sent
         self.delivered = False   # the interrupt has reached its code
         self.began = None        # monotonic
+        self.ended = None
         self.started_at = None   # wall clock, ms
 
     def move(self, event):
@@ -156,6 +160,7 @@ class Cells:
         value, failure = None, None
         if cell.reason is not None:
             cell.move("cancel")
+            cell.ended = cell.began
             self._end(cell, STATUS_OF[cell.reason], None, {
                 "type": "KeyboardInterrupt", "message": "cancelled before it started", "traceback": ""})
             return
@@ -168,15 +173,22 @@ class Cells:
             failure = e
         if os.getpid() != self._pid:
             os._exit(0)  # the cell forked and its child came back here
+        cell.ended = monotonic()
         soma_output.deferred.clear()
-        self.drain()
-        cell.move("end")
         status, error = "ok", None
         if failure is not None:
             status = self._status_of(cell, failure)
-            error = error_of(failure)
+            try:
+                error = error_of(failure)
+            except BaseException:
+                error = {"type": type(failure).__name__, "message": "", "traceback": ""}
             del failure
-        self._end(cell, status, value, error)
+        for _ in range(3):
+            try:
+                self._end(cell, status, value, error)
+                return
+            except BaseException:
+                continue  # a signal handler of the cell raised before the signals were held back
 
     @staticmethod
     def _status_of(cell, failure):
@@ -185,8 +197,18 @@ class Cells:
         return "error"
 
     def _end(self, cell, status, value, error):
+        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _ALL)
+        try:
+            self._end_undisturbed(cell, status, value, error)
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+
+    def _end_undisturbed(self, cell, status, value, error):
+        if cell.state == RUNNING:
+            self.drain()
+            cell.move("end")
         done = {"type": "done", "cell": cell.id, "status": status, "started_at": cell.started_at,
-                "duration_ms": int((monotonic() - cell.began) * 1000), "output": cell.capture.result()}
+                "duration_ms": int((cell.ended - cell.began) * 1000), "output": cell.capture.result()}
         if value is not None:
             done["value"] = value
         if error is not None:

@@ -4,6 +4,7 @@ The reader thread accepts, reads, answers pings and acknowledges; it also carrie
 send: a frame goes into the outbox and, as far as the socket takes it, out at once; what does not fit is written by the
 reader when the socket takes more. So no sender ever waits for the daemon.
 """
+import _signal
 import os
 import select
 import threading
@@ -17,6 +18,11 @@ _READ = 256 << 10
 _BATCH = 256 << 10
 _WAITING = 8            # connections that have not attached yet
 _ATTACH_SECONDS = 10.0
+
+
+def hold_signals():
+    """Leave all signals to the other threads."""
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
 
 
 class _Connection:
@@ -116,6 +122,14 @@ class Link:
     def _pump(self):
         """Write what waits, under the lock. Marks the connection as cut when it is broken."""
         c = self._current
+        try:
+            self._write_waiting(c)
+        except BaseException:  # a cell's own signal handler raised in here: what was written is not known
+            c.cut = True
+            self.nudge()
+            raise
+
+    def _write_waiting(self, c):
         while c is not None and not c.cut:
             if not c.waiting:
                 c.waiting = self._next(c)
@@ -152,6 +166,7 @@ class Link:
     # --- reading: the reader thread ---
 
     def _read_for_ever(self):
+        hold_signals()
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         poll.register(self._woken, select.POLLIN)

@@ -4,6 +4,8 @@ is watched too. It exists only while a cell runs for longer than a moment or liv
 import threading
 from time import sleep
 
+from soma_link import hold_signals
+
 _TICK = 0.05
 _PIECES = 4  # of live output in one tick
 
@@ -33,6 +35,7 @@ class Watch:
         self.ensure()
 
     def _run(self):
+        hold_signals()
         while True:
             self._cells.watch()
             captures = self._cells.drain()

@@ -38,6 +38,9 @@ class Connection:
         directory = os.open(kernel.dir, os.O_PATH)
         try:
             self.sock.connect(f"/proc/self/fd/{directory}/kernel.sock")
+        except OSError:
+            self.sock.close()
+            raise
         finally:
             os.close(directory)
         self.seen = []        # every unit, oldest first
@@ -59,7 +62,10 @@ class Connection:
             assert value["seq"] > self.last, (value, self.last)
             self.last = value["seq"]
             if not self.kernel.hold_acks:
-                self.send({"ack": self.last})
+                try:
+                    self.send({"ack": self.last})
+                except OSError:
+                    pass  # it has closed; what it wrote before can still be read
         self.seen.append(value)
         return value
 
@@ -142,7 +148,8 @@ class Connection:
 
 
 class Kernel:
-    def __init__(self, workspace=None, env=None, bundle=BUNDLE, options=(), scale=None, directory=None, token=TOKEN):
+    def __init__(self, workspace=None, env=None, bundle=BUNDLE, options=(), scale=None, directory=None, token=TOKEN,
+                 python=sys.executable):
         self.root = tempfile.mkdtemp(prefix="pk")
         self.dir = directory or os.path.join(self.root, "k1")
         os.makedirs(self.dir, mode=0o700, exist_ok=True)
@@ -157,7 +164,7 @@ class Kernel:
             environment["SOMA_TEST_TIME_SCALE"] = str(scale)
         self.stderr = open(os.path.join(self.root, "stderr"), "w+b")
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", *options, os.path.join(bundle, "soma_kernel.py"), "--run", self.dir, "--bundle", "0f"],
+            [python, "-I", "-S", *options, os.path.join(bundle, "soma_kernel.py"), "--run", self.dir, "--bundle", "0f"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr, cwd=self.workspace, env=environment)
         if token is not None:
             self.process.stdin.write(token.encode() + b"\n")

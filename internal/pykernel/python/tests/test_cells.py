@@ -1,5 +1,5 @@
 """What a cell means: values, errors, order, identity, limits, host calls, lives of tasks."""
-from tests.client import KernelCase
+from tests.client import Closed, KernelCase
 
 
 class Values(KernelCase):
@@ -144,6 +144,32 @@ class Errors(KernelCase):
             c.run(f"d{i}", code)
         self.assertEqual(c.run("e", "print('alive'); 1+1")["value"], "2")
         self.assertIsNone(k.process.poll())
+
+
+class Signals(KernelCase):
+    # P-201: a cell's own signal handler that raises anywhere loses no result and no frame
+    def test_raising_handler(self):
+        k, c = self.attached()
+        c.run("c", "import signal, time\nclass Late(Exception): pass\ndef late(*_): raise Late\n"
+                   "signal.signal(signal.SIGALRM, late)\nfrom soma_host import call")
+        for i in range(60):
+            code = (f"signal.setitimer(signal.ITIMER_REAL, {1 + i * 37} * 1e-6)\n",
+                    "t = time.perf_counter()\nwhile time.perf_counter() - t < 0.0015: print('x', flush=True)\n",
+                    "try: {}['k']\nfinally: 1")
+            c, done = self.run_anyway(k, c, f"c{i}", "".join(code))
+            self.assertEqual(done["status"], "error")
+        self.assertEqual(c.run("end", "1+1")["value"], "2")
+
+    def run_anyway(self, k, c, cell, code):
+        """(connection, done): the kernel may cut a connection whose write was disturbed."""
+        try:
+            return c, c.run(cell, code)
+        except (Closed, BrokenPipeError):
+            c = k.attach(ack=c.last)
+            if c.hello["ack"] < k.sent:
+                k.sent -= 1
+                c.execute(cell, code)
+            return c, c.done(cell)
 
 
 class Identity(KernelCase):

@@ -139,6 +139,19 @@ class Start(KernelCase):
         self.assertEqual(done["value"], "[]")
 
 
+    # P-201: the interpreter of a virtual environment brings that environment's packages
+    def test_virtual_environment(self):
+        root = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, root)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", root], check=True)
+        lib = subprocess.run([root + "/bin/python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+                             capture_output=True, text=True, check=True).stdout.strip()
+        with open(os.path.join(lib, "only_here.py"), "w") as f:
+            f.write("x = 1\n")
+        _, c = self.attached(python=root + "/bin/python")
+        self.assertEqual(c.run("c", "import only_here, sys; (only_here.x, sys.prefix)").get("value"), repr((1, root)))
+
+
 class Failure(KernelCase):
     def broken(self, name, old, new):
         root = tempfile.mkdtemp()
