@@ -58,6 +58,7 @@ type Link struct {
 	bytes  int         // of the bodies in out
 	last   uint64      // highest number given
 	acked  uint64      // highest number that the python kernel has acknowledged
+	line   *line       // of the connection, nil without one
 	sent   uint64      // highest number written on this connection
 	ping   uint64      // to be written, 0 for none
 	wake   chan struct{}
@@ -90,14 +91,16 @@ func New() *Link { return &Link{wake: make(chan struct{}, 1)} }
 // passed over. written says that an earlier daemon may have written it.
 func (l *Link) Append(seq uint64, body []byte, written bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if seq <= l.last {
-		return
+	fresh := seq > l.last
+	if fresh {
+		l.last = seq
+		l.out = append(l.out, &outgoing{seq: seq, body: body, written: written})
+		l.bytes += len(body)
 	}
-	l.last = seq
-	l.out = append(l.out, &outgoing{seq: seq, body: body, written: written})
-	l.bytes += len(body)
-	l.rouse()
+	l.mu.Unlock()
+	if fresh {
+		l.push()
+	}
 }
 
 // Room returns ErrFull when the outbox is at its bound.

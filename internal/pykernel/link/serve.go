@@ -9,15 +9,13 @@ import (
 	"os"
 	"time"
 
-	"soma/internal/crash"
 	"soma/internal/lifecycle"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/frame"
 )
 
 const (
-	helloLook  = 2 * time.Second // between two looks at a python kernel that owes its hello
-	writeBatch = 256 << 10       // bytes that one write carries
+	helloLook = 2 * time.Second // between two looks at a python kernel that owes its hello
 	// ackWait is how long an acknowledgement waits for a frame that carries it: the next cell often comes at once, and a
 	// unit of its own would only wake the python kernel twice.
 	ackWait = 20 * time.Millisecond
@@ -68,10 +66,13 @@ func (l *Link) serve(ctx context.Context, conn net.Conn, attach frame.Attach, h 
 		return err
 	}
 
+	w := newLine(conn)
+	l.use(w)
+	defer l.use(nil)
 	var writer lifecycle.Tasks
 	err = writer.Go(ctx, "writer", func(ctx context.Context) error {
 		defer conn.Close() // the reader ends with it
-		return l.write(ctx, conn)
+		return l.write(ctx, w)
 	})
 	if err != nil {
 		return err
@@ -171,32 +172,21 @@ func (l *Link) read(r *bufio.Reader, h Handler) error {
 }
 
 // write sends what there is until ctx ends or the connection breaks.
-func (l *Link) write(ctx context.Context, conn net.Conn) error {
-	var buf []byte
+func (l *Link) write(ctx context.Context, w *line) error {
 	var late <-chan time.Time // for an acknowledgement that waits
 	timer := time.NewTimer(ackWait)
 	timer.Stop()
 	defer timer.Stop()
 	for overdue := false; ; {
-		b, err := l.batch(buf[:0], overdue)
+		left, err := l.flush(w, overdue)
 		if err != nil {
 			return err
 		}
 		overdue = false
-		if len(b.units) > 0 {
-			if _, err := conn.Write(b.units); err != nil {
-				return fmt.Errorf("cannot write: %w", err)
-			}
-			if b.frames > 0 {
-				crash.Point(crash.FrameWritten)
-			}
-			if buf = b.units; cap(buf) > 2*writeBatch {
-				buf = nil
-			}
-			late = nil
+		if left == more {
 			continue
 		}
-		if b.owed && late == nil {
+		if left == owed && late == nil {
 			timer.Reset(ackWait)
 			late = timer.C
 		}
@@ -208,43 +198,4 @@ func (l *Link) write(ctx context.Context, conn net.Conn) error {
 			return nil
 		}
 	}
-}
-
-// batch is what one write carries.
-type batch struct {
-	units  []byte
-	frames int
-	owed   bool // an acknowledgement waits for a frame
-}
-
-// batch appends what is due to buf: frames in order, an acknowledgement that none of them carries and that is overdue or
-// repeats an earlier one, and a ping.
-func (l *Link) batch(buf []byte, overdue bool) (b batch, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b.units = buf
-	i := l.find(l.sent + 1)
-	for ; i < len(l.out) && len(b.units) < writeBatch; i++ {
-		o := l.out[i]
-		if b.units, err = frame.Append(b.units, frame.Sequenced(o.seq, l.settle, o.body)); err != nil {
-			return b, err
-		}
-		o.written, o.carried = true, l.settle
-		l.sent, l.told, l.again = o.seq, l.settle, false
-		b.frames++
-	}
-	if l.again || overdue && l.settle > l.told {
-		if b.units, err = frame.Append(b.units, frame.Ack(l.settle)); err != nil {
-			return b, err
-		}
-		l.told, l.again = l.settle, false
-	}
-	b.owed = l.settle > l.told
-	if l.ping > 0 && i == len(l.out) {
-		if b.units, err = frame.Append(b.units, frame.Ping(l.ping)); err != nil {
-			return b, err
-		}
-		l.ping = 0
-	}
-	return b, nil
 }

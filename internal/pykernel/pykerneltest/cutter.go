@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 )
 
 // Direction is a way of units over a connection.
@@ -57,6 +58,15 @@ func (c *Cutter) pass(d Direction, unit []byte) ([]byte, bool) {
 		return unit[:len(unit)/2], true
 	}
 	return nil, true
+}
+
+// SyscallConn lets the link write past the cutter where only the other direction is cut.
+func (c *Cutter) SyscallConn() (syscall.RawConn, error) {
+	inner, ok := c.Conn.(syscall.Conn)
+	if !ok || c.cut.Direction == ToKernel {
+		return nil, errors.ErrUnsupported
+	}
+	return inner.SyscallConn()
 }
 
 // Write passes whole units on.

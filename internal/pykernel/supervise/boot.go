@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"soma/internal/config"
 	"soma/internal/crash"
@@ -68,8 +71,12 @@ func (k *kernel) listening(p *osProcess) {
 	k.startClock()
 }
 
-// boot returns the process once its socket listens: one that an earlier daemon has started, or a new one.
+// boot returns the process once its socket listens: one that an earlier daemon has started, or a new one. It begins again
+// where another process was in the way and is gone; ctx bounds that.
 func (k *kernel) boot(ctx context.Context) (*osProcess, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if pid, err := lockHolder(filepath.Join(k.dir, "lock")); err != nil {
 		return nil, fmt.Errorf("cannot see who holds the run directory: %w", err)
 	} else if pid > 0 {
@@ -82,8 +89,11 @@ func (k *kernel) boot(ctx context.Context) (*osProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !p.gone() && k.listens(ctx) == nil {
+	switch pid, err := k.listener(ctx); {
+	case err == nil && pid == p.pid:
 		return p, nil
+	case err == nil: // one that an earlier daemon started was faster
+		return k.adopt(ctx, pid)
 	}
 	// Standard output ends with the process too. What it says is in the log.
 	select {
@@ -92,9 +102,7 @@ func (k *kernel) boot(ctx context.Context) (*osProcess, error) {
 		return nil, ctx.Err()
 	}
 	if p.child.ProcessState.ExitCode() == lockedExit {
-		if pid, err := lockHolder(filepath.Join(k.dir, "lock")); err == nil && pid > 0 {
-			return k.adopt(ctx, pid)
-		}
+		return k.boot(ctx)
 	}
 	text := k.logText()
 	if text == "" {
@@ -158,33 +166,49 @@ func (k *kernel) launch(ctx context.Context) (*osProcess, error) {
 // adopt waits for the socket of a process that holds the run directory already.
 func (k *kernel) adopt(ctx context.Context, pid int) (*osProcess, error) {
 	p, err := openProcess(pid, "")
+	if errors.Is(err, errProcessGone) {
+		return k.boot(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
 	k.found(p)
 	look := time.NewTicker(lookGap)
 	defer look.Stop()
-	for k.listens(ctx) != nil {
+	for {
+		if listener, err := k.listener(ctx); err == nil && listener == pid {
+			return p, nil
+		}
 		select {
 		case <-look.C:
 		case <-p.exited:
-			return nil, fmt.Errorf("python exited at startup: %s", k.logText())
+			return k.boot(ctx)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
-	return p, nil
 }
 
 func (k *kernel) socket() string { return filepath.Join(k.dir, "kernel.sock") }
 
-// listens tries the socket.
-func (k *kernel) listens(ctx context.Context) error {
+// listener returns the pid of the process that listens on the socket.
+func (k *kernel) listener(ctx context.Context) (int, error) {
 	conn, err := config.DialSocket(ctx, k.socket())
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return conn.Close()
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var peer *unix.Ucred
+	var perr error
+	err = raw.Control(func(fd uintptr) { peer, perr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err = errors.Join(err, perr); err != nil {
+		return 0, err
+	}
+	return int(peer.Pid), nil
 }
 
 // note queues the commit that says that the python kernel runs; noted is closed after the first.
