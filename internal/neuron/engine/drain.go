@@ -70,7 +70,9 @@ type drain struct {
 	rows     map[ident.ID]*item
 	lanes    map[laneKey]*lane
 	waiting  waiting
-	kept     int
+	maxRows  int
+	maxBytes int
+	kept     int // rows in memory, and their bytes
 	bytes    int
 	dormant  int                   // alarms ahead of their time
 	removed  map[ident.ID]struct{} // rows that are delivered but not deleted yet
@@ -81,6 +83,7 @@ type drain struct {
 }
 
 func (d *drain) init() {
+	d.maxRows, d.maxBytes = residentRows, residentBytes
 	d.rows, d.lanes, d.removed = map[ident.ID]*item{}, map[laneKey]*lane{}, map[ident.ID]struct{}{}
 }
 
@@ -102,7 +105,7 @@ func (e *Engine) addRow(row *neuron.OutboxRow, giveUp neuron.Code) {
 		return
 	}
 	it := &item{id: row.ID, alarm: row.Alarm, due: row.Due, index: -1, giveUp: giveUp}
-	if n := 256 + len(row.Payload); d.kept < residentRows && d.bytes+n <= residentBytes {
+	if n := 256 + len(row.Payload); d.kept < d.maxRows && d.bytes+n <= d.maxBytes {
 		it.row, it.resident = row, n
 		d.kept++
 		d.bytes += n

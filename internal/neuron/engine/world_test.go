@@ -75,6 +75,7 @@ func (s swap) Apply(t *neurontest.Table) int {
 // base is a database that engines are started on, one after the other.
 type base struct {
 	store neuron.Store
+	fake  *neurontest.Store // nil on a disk
 	rows  func(t testing.TB) map[string]string
 	// reopen is what a new program does.
 	reopen func(t testing.TB)
@@ -82,7 +83,7 @@ type base struct {
 
 func fake() *base {
 	s := neurontest.New(neuron.DefaultLimits())
-	return &base{store: s, rows: func(testing.TB) map[string]string { return s.Rows() }, reopen: func(testing.TB) {}}
+	return &base{store: s, fake: s, rows: func(testing.TB) map[string]string { return s.Rows() }, reopen: func(testing.TB) {}}
 }
 
 // migrations are those of the store and the table of put and swap.

@@ -15,7 +15,7 @@ import (
 func (s *Store) Neuron(_ context.Context, id neuron.ID) (neuron.NeuronRow, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reads++
+	s.reads.neurons++
 	n := s.neurons[id]
 	if n == nil {
 		return neuron.NeuronRow{}, nil
@@ -40,7 +40,7 @@ func (s *Store) LastKey(context.Context) (int64, error) {
 func (s *Store) Settled(_ context.Context, key int64, id ident.ID) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reads++
+	s.reads.settled++
 	k, ok := s.turns[id]
 	return ok && k == key, nil
 }

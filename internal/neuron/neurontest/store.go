@@ -40,7 +40,7 @@ type Store struct {
 	numbers    map[[2]string]uint64
 	table      Table
 	groups     []int // records of each commit
-	reads      int   // calls of Neuron and Settled
+	reads      reads
 }
 
 // row is a neuron with all it ever settled and sent.
@@ -77,12 +77,14 @@ func (s *Store) Groups() []int {
 	return slices.Clone(s.groups)
 }
 
-// Reads returns how often a neuron or a settled delivery was looked up.
-func (s *Store) Reads() int {
+// Reads returns how often a neuron and how often a settled delivery was looked up.
+func (s *Store) Reads() (neurons, settled int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reads
+	return s.reads.neurons, s.reads.settled
 }
+
+type reads struct{ neurons, settled int }
 
 // Rows returns a copy of the table that Appliers change.
 func (s *Store) Rows() map[string]string {

@@ -1,14 +1,18 @@
 package neurontest
 
 import (
+	"flag"
 	"testing"
 
 	"soma/internal/neuron"
 	"soma/internal/store/storetest"
 )
 
-// N-35: the fake keeps to the seam as the engines do.
+// N-35: the fake keeps to the seam as the engines do. They run the suite's random part in full length, the fake a fifth.
 func TestSuite(t *testing.T) {
+	if err := flag.Set("rapid.checks", "20"); err != nil {
+		t.Fatal(err)
+	}
 	storetest.Run(t, storetest.Engine{
 		Open: func(*testing.T, []neuron.Sequence) neuron.Store { return New(neuron.DefaultLimits()) },
 	})
