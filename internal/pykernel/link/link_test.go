@@ -165,6 +165,23 @@ func TestUnsettledFramesAreBounded(t *testing.T) {
 	}
 }
 
+// P-018: a new daemon numbers on from what was given before, and believes an acknowledgement of it.
+func TestContinue(t *testing.T) {
+	l := New()
+	l.Continue(5)
+	if _, _, err := l.confirm(6); !errors.Is(err, frame.ErrMalformed) {
+		t.Errorf("an acknowledgement past the last number: %v", err)
+	}
+	if _, _, err := l.confirm(5); err != nil {
+		t.Error(err)
+	}
+	l.Append(5, []byte("{}"), false)
+	l.Append(6, []byte("{}"), false)
+	if len(l.out) != 1 || l.out[0].seq != 6 {
+		t.Errorf("%d frames", len(l.out))
+	}
+}
+
 func TestAppendKeepsNumbersRising(t *testing.T) {
 	l := New()
 	l.Append(5, []byte("{}"), false)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -360,6 +361,30 @@ func (h *Home) Await(what string, ok func() bool) {
 		case <-changed:
 		case <-patience.C:
 			h.t.Fatalf("%s did not come; kernels: %+v", what, h.Sup.List())
+		}
+	}
+}
+
+// Attached waits until the python kernel is attached.
+func (h *Home) Attached(kernel string) {
+	h.t.Helper()
+	h.Until("kernel "+kernel+" attached", func() bool {
+		return slices.ContainsFunc(h.Sup.List(), func(s supervise.Status) bool { return s.ID == kernel && s.State == "attached" })
+	})
+}
+
+// Until looks at ok again and again, for what announces itself to nobody.
+func (h *Home) Until(what string, ok func() bool) {
+	h.t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	patience := time.NewTimer(Patience)
+	defer patience.Stop()
+	for !ok() {
+		select {
+		case <-look.C:
+		case <-patience.C:
+			h.t.Fatalf("%s: not within %s; kernels: %+v", what, Patience, h.Sup.List())
 		}
 	}
 }

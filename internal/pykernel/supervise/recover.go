@@ -17,13 +17,14 @@ func (s *Supervisor) recover(ctx context.Context) ([]*kernel, error) {
 		pykernel.InsertKernel
 		state, reason, leader string
 		pid, pgid             int
+		last                  int64
 	}
 	var rows []row
-	err := s.opt.Reader.Query(ctx, `select id, owner, session, workspace, python, token, state, reason, os_pid, pgid, leader from kernel
+	err := s.opt.Reader.Query(ctx, `select id, owner, session, workspace, python, token, state, reason, os_pid, pgid, leader, last_seq from kernel
 where state in ('booting', 'running', 'ending') and node = ? order by used_at, id`, []any{s.opt.Node},
 		func(scan func(...any) error) error {
 			var r row
-			err := scan(&r.ID, &r.Owner, &r.Session, &r.Workspace, &r.Python, &r.Token, &r.state, &r.reason, &r.pid, &r.pgid, &r.leader)
+			err := scan(&r.ID, &r.Owner, &r.Session, &r.Workspace, &r.Python, &r.Token, &r.state, &r.reason, &r.pid, &r.pgid, &r.leader, &r.last)
 			rows = append(rows, r)
 			return err
 		})
@@ -39,6 +40,7 @@ where state in ('booting', 'running', 'ending') and node = ? order by used_at, i
 		if err := s.load(ctx, k, pykernel.KernelState(r.state) != pykernel.Booting && r.pid > 0); err != nil {
 			return nil, err
 		}
+		k.link.Continue(uint64(r.last))
 		if r.pid > 0 {
 			k.fresh = false
 			close(k.noted)

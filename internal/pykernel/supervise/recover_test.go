@@ -82,18 +82,13 @@ func spawn(t *testing.T, h *pykerneltest.Home, k *pykernel.InsertKernel) (*exec.
 		_ = cmd.Process.Kill()
 		<-reaped
 	})
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for pid := 0; pid != cmd.Process.Pid; {
-		select {
-		case <-look.C:
-		case <-t.Context().Done():
-			t.Fatal("python does not take its lock")
-		}
-		if pid, err = supervise.LockHolder(filepath.Join(dir, "lock")); err != nil {
+	h.Until("python holds its lock", func() bool {
+		pid, err := supervise.LockHolder(filepath.Join(dir, "lock"))
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
+		return pid == cmd.Process.Pid
+	})
 	return cmd, token
 }
 
@@ -226,17 +221,7 @@ func TestGrace(t *testing.T) {
 	h.Outcome(cell)
 	pid := h.Sup.List()[0].OSPID
 	h.Stop()
-	look := time.NewTicker(20 * time.Millisecond)
-	defer look.Stop()
-	patience := time.NewTimer(pykerneltest.Patience)
-	defer patience.Stop()
-	for alive(pid) {
-		select {
-		case <-look.C:
-		case <-patience.C:
-			t.Fatal("the kernel outlived its grace")
-		}
-	}
+	h.Until("the end of the grace", func() bool { return !alive(pid) })
 	h.Start()
 	h.Gone(kernel)
 }

@@ -234,6 +234,8 @@ func (s *Supervisor) Committed(ops []neuron.Op) {
 		case *pykernel.AppendFrame:
 			if k := s.find(op.Kernel); k != nil {
 				k.append(op, false)
+			} else {
+				s.opt.Log.Error("frame for a python kernel that nobody owns", "kernel", op.Kernel, "frame", op.Seq)
 			}
 		case *pykernel.EndKernel:
 			if k := s.find(op.ID); k != nil {

@@ -51,6 +51,7 @@ func TestKernelOutlivesTheDaemon(t *testing.T) {
 		t.Fatal("the kernel ended with its daemon")
 	}
 	h.Start()
+	h.Attached(kernel) // without a frame that would wake it
 	value(t, h.Outcome(h.Run("a", kernel, "x + 2", time.Minute)), "22")
 	if after := h.Sup.List()[0]; after.OSPID != before.OSPID {
 		t.Errorf("pid %d, then %d", before.OSPID, after.OSPID)
