@@ -334,7 +334,7 @@ func TestAccessLevels(t *testing.T) { // I-52
 // The token shows up in no log and no answer, whatever goes wrong.
 func TestTokenIsNowhere(t *testing.T) { // I-51, I-54
 	r := start(t)
-	r.world.on = func(_ context.Context, method string) error {
+	r.before(func(_ context.Context, method string) error {
 		switch method {
 		case "Status":
 			return errors.New("cannot open /secret/path")
@@ -342,7 +342,7 @@ func TestTokenIsNowhere(t *testing.T) { // I-51, I-54
 			panic("at the disco")
 		}
 		return nil
-	}
+	})
 	var all strings.Builder
 	for _, first := range []string{
 		"GET /v1/status", "GET /v1/sessions", "GET /v1/status?token=" + secret, "GET /v1/status?" + secret + "=1", "GET /" + secret,
@@ -371,12 +371,12 @@ func TestTokenIsNowhere(t *testing.T) { // I-51, I-54
 
 func TestPanicAndInternal(t *testing.T) { // I-15, I-21
 	r := start(t)
-	r.world.on = func(_ context.Context, method string) error {
+	r.before(func(_ context.Context, method string) error {
 		if method == "Status" {
 			panic("at the disco")
 		}
 		return nil
-	}
+	})
 	_, err := r.client.Status(t.Context())
 	var e *wire.Error
 	if !errors.As(err, &e) || e.Code != wire.Internal {
@@ -397,23 +397,26 @@ func TestErrorCodes(t *testing.T) { // I-15, I-21
 		wire.WireVersion: 426, wire.Busy: 429, wire.Stopping: 503,
 	}
 	for code, status := range codes {
-		r.world.on = func(context.Context, string) error {
+		r.before(func(context.Context, string) error {
 			return fmt.Errorf("wrapped: %w", wire.Errorf(code, "what %s", code).Do("do this"))
-		}
+		})
 		_, err := r.client.Status(t.Context())
 		var e *wire.Error
 		if !errors.As(err, &e) || *e != (wire.Error{Code: code, Status: status, Title: "what " + string(code), Detail: "do this"}) {
 			t.Errorf("%s: %#v", code, err)
 		}
 	}
-	if got := wire.Internal.Status(); got != 500 {
-		t.Errorf("internal: %d", got)
+	r.before(func(context.Context, string) error { return wire.Errorf(wire.Internal, "inner words") })
+	_, err := r.client.Status(t.Context())
+	var e *wire.Error
+	if !errors.As(err, &e) || e.Code != wire.Internal || e.Status != 500 || strings.Contains(e.Error(), "inner words") {
+		t.Errorf("internal: %#v", err)
 	}
 }
 
 func TestDeadlineOfAHandler(t *testing.T) {
 	r := start(t, func(s *api.Server) { s.SetTimeout(20 * time.Millisecond) })
-	r.world.on = func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() }
+	r.before(func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })
 	_, err := r.client.Status(t.Context())
 	var e *wire.Error
 	if !errors.As(err, &e) || e.Code != wire.Busy {

@@ -161,7 +161,7 @@ func TestResetWhileCatchingUp(t *testing.T) { // I-22
 	r.open(t, "s")
 	r.note("s", 999)
 	reads := 0
-	r.world.on = func(_ context.Context, method string) error {
+	r.before(func(_ context.Context, method string) error {
 		if method == "Events" {
 			if reads++; reads == 2 {
 				r.world.mu.Lock()
@@ -170,7 +170,7 @@ func TestResetWhileCatchingUp(t *testing.T) { // I-22
 			}
 		}
 		return nil
-	}
+	})
 	in := r.read(t, "/v1/sessions/s/events")
 	for seq := 1; ; seq++ {
 		e := in.event()
@@ -208,6 +208,32 @@ func TestLiveEventsAndHeartbeatsHaveNoID(t *testing.T) { // I-22
 	if event.id != "g1.2" {
 		t.Errorf("an event: %+v", event)
 	}
+}
+
+// What a subscription lost, left out or says twice is read from the rows, or left out.
+func TestBackToTheRows(t *testing.T) { // I-22
+	r := start(t)
+	r.open(t, "s")
+	in := r.read(t, "/v1/sessions/s/events")
+	expect := func(what string, ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			if e := in.event(); e.id != id {
+				t.Fatalf("%s: %+v in place of %s", what, e, id)
+			}
+		}
+	}
+	expect("the start", "g1.1")
+	r.quietly("s", 2)
+	r.say("s", wire.Item{Dropped: true}, 0)
+	expect("lost", "g1.2", "g1.3")
+	r.quietly("s", 3)
+	r.say("s", wire.Item{}, 6)
+	expect("left out", "g1.4", "g1.5", "g1.6")
+	r.say("s", wire.Item{}, 6)
+	r.say("s", wire.Item{}, 2)
+	r.note("s", 1)
+	expect("said again", "g1.7")
 }
 
 // Readers that connect at any moment, each with a subscription that loses most of what it gets, see every event once and in
@@ -448,7 +474,7 @@ func TestWaitMissesNoEnd(t *testing.T) {
 	r := start(t)
 	r.open(t, "s")
 	looks := 0
-	r.world.on = func(_ context.Context, method string) error {
+	r.before(func(_ context.Context, method string) error {
 		if method == "Process" {
 			if looks++; looks == 2 { // the first look has seen it alive
 				r.world.mu.Lock()
@@ -460,11 +486,42 @@ func TestWaitMissesNoEnd(t *testing.T) {
 			}
 		}
 		return nil
-	}
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if p, err := r.client.Wait(ctx, 1, time.Minute); err != nil || !p.Ended() {
 		t.Errorf("%+v, %v", p, err)
+	}
+
+	r.before(nil)
+	r.open(t, "lossy") // pid 2: its end is lost by the subscription
+	r.world.mu.Lock()
+	r.world.looks = 0
+	r.world.mu.Unlock()
+	ended := make(chan error, 1)
+	go func() {
+		p, err := r.client.Wait(ctx, 2, time.Minute)
+		if err == nil && !p.Ended() {
+			err = fmt.Errorf("it has not ended: %+v", p)
+		}
+		ended <- err
+	}()
+	for looks := 0; looks < 2; { // the second one comes after the listening has begun
+		if _, err := r.client.Models(ctx); err != nil {
+			t.Fatal(err)
+		}
+		r.world.mu.Lock()
+		looks = r.world.looks
+		r.world.mu.Unlock()
+	}
+	r.world.mu.Lock()
+	r.world.mute = true
+	r.world.end(2, 0)
+	r.world.mute = false
+	r.world.mu.Unlock()
+	r.say("lossy", wire.Item{Dropped: true}, 0)
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -490,13 +547,17 @@ func TestStop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.world.on = func(_ context.Context, method string) error {
+	r.before(func(ctx context.Context, method string) error {
 		if method == "Status" { // stands for the answer of a stop: the server ends while it is given
 			go r.stop()
-			<-time.After(50 * time.Millisecond)
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
 		}
 		return nil
-	}
+	})
 	if _, err := r.client.Status(t.Context()); err != nil {
 		t.Errorf("the answer that runs while the server stops: %v", err)
 	}

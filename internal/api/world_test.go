@@ -12,8 +12,7 @@ import (
 	"soma/wire"
 )
 
-// world stands in for the daemon behind the interfaces of api: sessions, processes and events in memory. on, if set, comes
-// before every method.
+// world stands in for the daemon behind the interfaces of api: sessions, processes and events in memory.
 type world struct {
 	mu         sync.Mutex
 	generation string
@@ -28,6 +27,7 @@ type world struct {
 	capacity   int // of a subscription
 	stopped    chan wire.Stop
 	looks      int // calls of Process
+	mute       bool
 	on         func(ctx context.Context, method string) error
 }
 
@@ -42,10 +42,20 @@ func newWorld() *world {
 }
 
 func (w *world) enter(ctx context.Context, method string) error {
-	if w.on != nil {
-		return w.on(ctx, method)
+	w.mu.Lock()
+	on := w.on
+	w.mu.Unlock()
+	if on != nil {
+		return on(ctx, method)
 	}
 	return nil
+}
+
+// before sets what comes before every method.
+func (w *world) before(on func(ctx context.Context, method string) error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.on = on
 }
 
 // once remembers what a write said, and refuses another body under the same ids.
@@ -330,7 +340,30 @@ func (w *world) commit(session string, pid uint64, kind string, body any) {
 		s.LastEvent = seq
 		w.sessions[session] = s
 	}
-	w.tell(session, wire.Item{Event: &e})
+	if !w.mute {
+		w.tell(session, wire.Item{Event: &e})
+	}
+}
+
+// quietly commits n events that no subscription hears of.
+func (w *world) quietly(session string, n int) {
+	w.mu.Lock()
+	w.mute = true
+	w.mu.Unlock()
+	w.note(session, n)
+	w.mu.Lock()
+	w.mute = false
+	w.mu.Unlock()
+}
+
+// say gives subscriptions an item, or if it is zero the event with a sequence.
+func (w *world) say(session string, item wire.Item, seq uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if item == (wire.Item{}) {
+		item.Event = &w.events[session][seq-1]
+	}
+	w.tell(session, item)
 }
 
 // note commits n small events.
