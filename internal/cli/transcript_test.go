@@ -163,7 +163,7 @@ steps 2, cells 1, tokens 1234, cost unknown, seconds 2.5
 			new(play).started(1, 1, "go").delta(1, 1, 0, "I thi").
 				event(wire.StepFailed, wire.StepFailedEvent{Step: 1, Attempt: 1, Class: "lost"}).
 				event(wire.NoteAdded, wire.NoteEvent{Message: wire.Message{Message: message.Message{Role: message.Note, Text: "the daemon ended: made again"}}}).
-				started(1, 2).delta(1, 1, 5, "nk").delta(1, 2, 0, "I kn").answered(1, 2, "I know.").ended("done"),
+				started(1, 2).delta(1, 1, 0, "I think").delta(1, 2, 0, "I kn").answered(1, 2, "I know.").ended("done"),
 			`> go
 
 I thi

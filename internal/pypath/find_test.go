@@ -1,6 +1,7 @@
 package pypath
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -53,7 +54,7 @@ func TestFindOrder(t *testing.T) {
 	}
 	bin := filepath.Join(dir, "bin")
 	shim(t, filepath.Join(bin, "python3"), python)
-	shim(t, filepath.Join(dir, "work", "python3"), "/bin/false")
+	shim(t, filepath.Join(dir, "work", "near", "python3"), "/bin/false")
 	t.Chdir(filepath.Join(dir, "work"))
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	for _, c := range []struct {
@@ -61,7 +62,7 @@ func TestFindOrder(t *testing.T) {
 		choice Choice
 		want   string
 	}{
-		{"path", Choice{SearchPath: ":.:" + bin}, python},
+		{"path", Choice{SearchPath: ":near:" + bin}, python},
 		{"virtual environment", Choice{VirtualEnv: venv, SearchPath: bin}, filepath.Join(venv, "bin", "python")},
 		{"config", Choice{Config: "python3", VirtualEnv: venv, SearchPath: bin}, python},
 		{"flag", Choice{Flag: "../venv/bin/python3", Config: "no-such-python", Dir: filepath.Join(dir, "work")}, filepath.Join(venv, "bin", "python3")},
@@ -74,8 +75,21 @@ func TestFindOrder(t *testing.T) {
 	}
 }
 
+// What lies in the folder one stands in steers no shim.
+func TestFindAsksInTheRootFolder(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	script(t, filepath.Join(dir, "python"), "")
+	path := script(t, filepath.Join(t.TempDir(), "shim"), fmt.Sprintf("#!/bin/sh\n[ -e python ] && exit 1\nexec %s \"$@\"\n", realPython(t)))
+	if _, err := Find(t.Context(), Choice{Flag: path}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFindRefuses(t *testing.T) {
 	dir := t.TempDir()
+	t.Chdir(dir)
+	script(t, filepath.Join(dir, "python"), "")
 	old := script(t, filepath.Join(dir, "old"), `#!/bin/sh
 echo "[\"$0\", 3, 9, 2]"
 `)
@@ -129,19 +143,43 @@ func TestFindAsksAShimOnce(t *testing.T) {
 	}
 	find(3)
 	find(3)
-	entries := readCache(c.CacheFile)
-	e := entries[path]
-	e.Asked = e.Asked.Add(-cacheAge)
-	entries[path] = e
-	if _, ok := cached(c.CacheFile, path); !ok {
-		t.Error("the answer is not kept")
+
+	e := readCache(c.CacheFile)[path]
+	for _, asked := range []time.Time{e.Asked.Add(-cacheAge), e.Asked.Add(time.Hour)} { // too old, and from the future
+		e.Asked = asked
+		text, err := json.Marshal(map[string]entry{path: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(c.CacheFile, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := cached(c.CacheFile, path); ok {
+			t.Errorf("an answer of %s holds", asked)
+		}
 	}
-	remember(c.CacheFile, path, e.Interpreter)
 	for i := range 3 * maxEntries {
 		extra := script(t, filepath.Join(dir, fmt.Sprint("p", i)), "")
 		remember(c.CacheFile, extra, e.Interpreter)
 	}
 	if n := len(readCache(c.CacheFile)); n > maxEntries {
 		t.Errorf("%d entries", n)
+	}
+}
+
+func TestFindSeesANewInterpreterBehindAShim(t *testing.T) {
+	dir := t.TempDir()
+	real := filepath.Join(dir, "real")
+	answer := func(minor int) {
+		script(t, real, fmt.Sprintf("#!/bin/sh\necho '[\"%s\", 3, %d, 0]'\n", real, minor))
+	}
+	path := script(t, filepath.Join(dir, "python3"), fmt.Sprintf("#!/bin/sh\nexec %s\n", real))
+	c := Choice{Flag: path, CacheFile: filepath.Join(dir, "python.json")}
+	for i, minor := range []int{12, 113} {
+		answer(minor)
+		py, err := Find(t.Context(), c)
+		if err != nil || py.Minor != minor {
+			t.Errorf("step %d: %+v, %v", i, py, err)
+		}
 	}
 }
