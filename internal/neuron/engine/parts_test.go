@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"soma/ident"
+	"soma/internal/neuron"
 )
 
 // The table of states: from each one only the listed events lead on.
@@ -129,4 +132,50 @@ func TestInflight(t *testing.T) {
 	if err := none.close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// The entries are those that encoding/json would write.
+func TestEntriesAreJSON(t *testing.T) {
+	texts := rapid.OneOf(rapid.SampledFrom([]string{"", "plain.alias.v1"}), rapid.String())
+	ids := rapid.Custom(func(t *rapid.T) (id ident.ID) {
+		if rapid.Bool().Draw(t, "set") {
+			copy(id[:], rapid.SliceOfN(rapid.Byte(), ident.Size, ident.Size).Draw(t, "id"))
+		}
+		return id
+	})
+	part := rapid.StringMatching(`[^/\x00]{1,12}`)
+	neurons := rapid.Custom(func(t *rapid.T) (id neuron.ID) {
+		if rapid.Bool().Draw(t, "set") {
+			id = neuron.ID{Owner: part.Draw(t, "owner"), Kind: part.Draw(t, "kind"), Key: part.Draw(t, "key")}
+		}
+		return id
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		var list []neuron.Entry
+		for range rapid.IntRange(0, 3).Draw(t, "entries") {
+			e := neuron.Entry{Settled: neuron.Code(texts.Draw(t, "code")), Delivery: neuron.Delivery{
+				ID: ids.Draw(t, "id"), Alias: texts.Draw(t, "alias"), Content: ids.Draw(t, "content"), Caller: neurons.Draw(t, "caller"),
+				Target: neurons.Draw(t, "target"), Correlation: ids.Draw(t, "correlation"), Causation: ids.Draw(t, "causation"),
+				Seq: rapid.Uint64().Draw(t, "seq"), Depth: rapid.Int().Draw(t, "depth"), Lane: neuron.Lane(rapid.Byte().Draw(t, "lane")),
+				At: time.Unix(0, rapid.Int64().Draw(t, "at")).UTC(), Key: texts.Draw(t, "key"),
+			}}
+			if rapid.Bool().Draw(t, "payload") {
+				e.Payload, _ = json.Marshal(rapid.MapOf(rapid.String(), rapid.Int()).Draw(t, "body"))
+			}
+			if rapid.Bool().Draw(t, "ended") {
+				e.Ended = &neuron.EndedDelivery{ID: ids.Draw(t, "ended"), Target: neurons.Draw(t, "of"), Code: "x"}
+			}
+			one, err := encodeEntry(&e)
+			want, werr := json.Marshal(&e)
+			if err != nil || werr != nil || !bytes.Equal(one, want) {
+				t.Fatalf("%s, %v\nwant %s, %v", one, err, want, werr)
+			}
+			list = append(list, e)
+		}
+		all, err := encodeEntries(list)
+		want, werr := json.Marshal(append([]neuron.Entry{}, list...))
+		if err != nil || werr != nil || !bytes.Equal(all, want) {
+			t.Fatalf("%s, %v\nwant %s, %v", all, err, want, werr)
+		}
+	})
 }

@@ -38,7 +38,7 @@ func (e *Engine) prepare(a *activation, j *job) (*staged, error) {
 	if c, ok := e.byReference(&s.in.Delivery); ok {
 		rec.Contents = append(rec.Contents, c)
 	}
-	incoming, err := json.Marshal(&s.in)
+	incoming, err := encodeEntry(&s.in)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode delivery %s: %w", j.d.ID, err)
 	}
@@ -132,7 +132,7 @@ func (e *Engine) writeFact(s *staged) error {
 func (e *Engine) seal(s *staged) error {
 	a, rec := s.a, s.rec
 	if len(s.out) > 0 {
-		b, err := json.Marshal(s.out)
+		b, err := encodeEntries(s.out)
 		if err != nil {
 			return fmt.Errorf("cannot encode what %s sends: %w", a.id, err)
 		}
@@ -172,7 +172,7 @@ func (e *Engine) settle(a *activation, j *job, refusal *neuron.Refusal) {
 	rec.Ops = j.ops
 	err = e.addEnd(rec, &s.in.Delivery, refusal, j.attempts())
 	if err == nil {
-		rec.Turn.Incoming, err = json.Marshal(&s.in)
+		rec.Turn.Incoming, err = encodeEntry(&s.in)
 	}
 	if err == nil {
 		err = e.seal(s)
