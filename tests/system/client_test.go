@@ -5,6 +5,7 @@ package system_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -161,6 +162,39 @@ func TestClientStartsTheDaemonAgain(t *testing.T) {
 		}
 	}
 	endAndLook(ctx, t, bin, w.dir, w.env, nil)
+}
+
+// A daemon that dies at each start is not started for ever: after three starts within a minute the client ends, with the last
+// line of the log.
+// I-16
+func TestClientGivesUp(t *testing.T) {
+	bin := build(t)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	w := newWorld(t, bin)
+	k, err := w.newWork("w0", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := run(ctx, bin, k.dir, append(w.env, "SOMA_CRASH=admit.before_commit:1"), nil, "run", "--model", "played", k.input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := p.end()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 69 {
+		t.Errorf("the client ended with %v, want exit code 69", err)
+	}
+	if n := strings.Count(text, "started the daemon"); n != 3 {
+		t.Errorf("the daemon was started %d times", n)
+	}
+	last := text[strings.LastIndex(strings.TrimRight(text, "\n"), "\n")+1:]
+	if !strings.Contains(last, "started 3 times within a minute") || !strings.Contains(last, "its log ends: ") || !strings.Contains(last, "level=") {
+		t.Errorf("the last line is %q", last)
+	}
+	if left, err := processesOf(w.dir); err != nil || len(left) > 0 {
+		t.Errorf("processes of the home are left: %v (%v)", left, err)
+	}
 }
 
 // endAndLook stops the daemon with its python kernels and fails where a process of the folder is left.
