@@ -10,8 +10,10 @@ import (
 	"regexp"
 	"time"
 
+	"soma/bench/instance"
 	"soma/bench/measure"
 	"soma/bench/steps"
+	"soma/bench/turns"
 )
 
 // whole bounds a run of all figures.
@@ -23,7 +25,11 @@ type figure struct {
 }
 
 var figures = []figure{
+	{"turns_inproc", turns.Run},
 	{"agent_steps", one(steps.Run)},
+	{"binary_mb start", instance.Program},
+	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},
+	{"kernel_cold_p50 cell_commit_p50 idle_ticks", instance.Cells},
 }
 
 func one(run func(ctx context.Context, dir, fs string) (measure.Line, error)) func(context.Context, string, string) ([]measure.Line, error) {
