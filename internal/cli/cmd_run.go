@@ -128,6 +128,9 @@ func (a *app) runTask(ctx context.Context, open wire.OpenSession, text string, d
 		in, err = a.client.Admit(ctx, session, input, wire.Input{Text: text})
 		return err
 	})
+	if ctx.Err() != nil {
+		a.say("left before the daemon had answered; soma ps tells whether the task is worked on")
+	}
 	if err != nil {
 		return err
 	}
