@@ -98,8 +98,10 @@ type Server struct {
 	uid       uint32        // whose OS processes may speak to the Unix socket
 	timeout   time.Duration // of a handler
 	heartbeat time.Duration
+	reading   time.Duration // how long a body may take to come
 	writing   time.Duration // how long a stream's reader may block a write
 	streams   atomic.Int64
+	most      int64 // streams at one time
 }
 
 // New returns a server. The error names a missing part.
@@ -109,7 +111,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		Options: o, mux: http.NewServeMux(), uid: uint32(os.Geteuid()),
-		timeout: defaultTimeout, heartbeat: wire.Heartbeat, writing: writeLimit,
+		timeout: defaultTimeout, heartbeat: wire.Heartbeat, reading: bodyLimit, writing: writeLimit, most: maxStreams,
 	}
 	s.register(routes())
 	return s, nil

@@ -26,7 +26,7 @@ func (s *Server) handler(d door) http.Handler {
 		_ = limit.SetWriteDeadline(time.Now().Add(defaultTimeout + writeLimit))
 		if r.ContentLength != 0 {
 			// It holds until decode has the body. A body that nobody wants is read to its end by net/http.
-			_ = limit.SetReadDeadline(time.Now().Add(bodyLimit))
+			_ = limit.SetReadDeadline(time.Now().Add(s.reading))
 		}
 		access, refusal := s.admitted(d, r)
 		if refusal != nil {

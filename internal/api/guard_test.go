@@ -506,24 +506,58 @@ func TestBadInput(t *testing.T) { // I-21
 	}
 }
 
-// A body that is announced and never sent does not hold a request for ever, nor does it keep the server from stopping.
+// A body that is announced and comes in part holds its request no longer than the limit, nor at all once its sender is gone.
 func TestBodyThatNeverComes(t *testing.T) {
-	r := start(t)
-	conn, err := r.dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	for name, c := range map[string]struct {
+		limit time.Duration
+		after func(*net.UnixConn) error
+	}{
+		"the sender waits": {50 * time.Millisecond, func(*net.UnixConn) error { return nil }},
+		"the sender ends":  {time.Minute, (*net.UnixConn).CloseWrite},
+	} {
+		r := start(t, func(s *api.Server) { s.SetReading(c.limit) })
+		conn, err := r.dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "PUT /v1/sessions/s HTTP/1.1\r\nHost: soma\r\n%s\r\n%s\r\nContent-Length: 20\r\n\r\n{\"work", good, isJSON)
+		if err := c.after(conn.(*net.UnixConn)); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if resp.StatusCode != wire.BadRequest.Status() {
+			t.Errorf("%s: %d", name, resp.StatusCode)
+		}
+		conn.Close()
 	}
-	defer conn.Close()
-	fmt.Fprintf(conn, "PUT /v1/sessions/s HTTP/1.1\r\nHost: soma\r\n%s\r\n%s\r\nContent-Length: 20\r\n\r\n{\"work", good, isJSON)
-	if err := conn.(*net.UnixConn).CloseWrite(); err != nil {
-		t.Fatal(err)
+}
+
+// Streams are bounded; one that ends makes room.
+func TestTooManyStreams(t *testing.T) { // I-22
+	r := start(t, func(s *api.Server) { s.SetStreams(2) })
+	r.open(t, "s")
+	r.read(t, "/v1/events")
+	second := r.read(t, "/v1/sessions/s/events")
+	if got := r.ask(t, "GET /v1/events", []string{"Host: soma", good}, "").code(t); got != wire.Busy {
+		t.Errorf("a third stream: %q", got)
 	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
+	second.conn.Close()
+	for r.subscriptions() == 2 {
+		if _, err := r.client.Models(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != wire.BadRequest.Status() {
-		t.Errorf("half a body: %d", resp.StatusCode)
+	for { // its place is free a moment after its subscription is gone
+		if got := r.ask(t, "GET /v1/events", []string{"Host: soma", good}, "").code(t); got == "" {
+			break
+		} else if got != wire.Busy {
+			t.Fatalf("after a stream has ended: %q", got)
+		}
 	}
 }

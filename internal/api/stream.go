@@ -27,9 +27,9 @@ const flushAt = 64 << 10
 
 // streamed runs a route that streams. Errors before the first byte come back; later ones end the stream.
 func (s *Server) streamed(row route, c *call) error {
-	if s.streams.Add(1) > maxStreams {
+	if s.streams.Add(1) > s.most {
 		s.streams.Add(-1)
-		return wire.Errorf(wire.Busy, "%d streams are open", maxStreams).Do("close one")
+		return wire.Errorf(wire.Busy, "%d streams are open", s.most).Do("close one")
 	}
 	defer s.streams.Add(-1)
 	ctx, cancel := untilStop(c.r.Context())
