@@ -15,7 +15,8 @@ from soma_code import error_of, run_cell
 from soma_interrupt import Interrupts
 from soma_wire import CELLS_FINISHED, CELLS_LIVE, TIMEOUT_MS, encode
 
-_ALL = _signal.valid_signals()
+# Signals whose handlers a cell may set; ours for the other three never raise outside a cell's code.
+_HELD = set(_signal.valid_signals()) - {_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP}
 
 QUEUED, RUNNING, FINISHED = "queued", "running", "finished"
 # state -> event -> next state; what is not here is dropped.
@@ -37,6 +38,7 @@ class Cell:
         self.capture = soma_output.Capture(self.id)
         self.task = None
         self.reason = None       # why it is interrupted
+        self.restarting = False  # its task seems lost, another is on its way
         self.timed_out = False   # the deadline's interrupt was sent
         self.delivered = False   # the interrupt has reached its code
         self.began = None        # monotonic
@@ -53,11 +55,14 @@ class Cell:
 
 
 class Cells:
-    def __init__(self, loop, link, calls, native, place, namespace):
+    """post(callback, argument) runs a callback on the loop, once or (after a disturbance) twice. Any thread."""
+
+    def __init__(self, loop, post, link, calls, native, place, namespace):
         self.live = {}           # id -> Cell, in frame order
         self._finished = {}      # id -> JSON bytes of its done, oldest first
         self._lock = threading.Lock()
         self._loop = loop
+        self._post = post
         self._link = link
         self._calls = calls
         self._native = native
@@ -83,7 +88,7 @@ class Cells:
         elif refusal is not None:
             self._refuse(name, refusal)
         else:
-            self._loop.call_soon_threadsafe(self._start, cell)
+            self._post(self._start, cell)
 
     def _refusal(self, frame):
         if not 1 <= frame["timeout_ms"] <= TIMEOUT_MS:
@@ -106,7 +111,7 @@ class Cells:
             return
         cell.reason = reason
         cell.delivered = False
-        self._loop.call_soon_threadsafe(self._cancel, cell)
+        self._post(self._cancel, cell)
         self._interrupts.knock()
 
     def interrupt_all(self, reason):
@@ -121,9 +126,13 @@ class Cells:
     # --- the watch thread ---
 
     def watch(self):
-        """Enforce deadlines and knock again for interrupts that have not arrived."""
+        """Enforce deadlines, knock again for interrupts that have not arrived, start again what a disturbance of the
+        loop has lost (a second start of a cell finds that it is not queued any more)."""
         now = monotonic()
         for cell in list(self.live.values()):
+            if cell.state == QUEUED and cell.task is not None and not cell.restarting:
+                cell.restarting = True
+                self._post(self._start, cell)
             if cell.state != RUNNING:
                 continue
             if not cell.timed_out and now - cell.began >= cell.timeout:
@@ -145,6 +154,9 @@ class Cells:
     # --- the loop ---
 
     def _start(self, cell):
+        cell.restarting = False
+        if cell.state != QUEUED:
+            return
         context = copy_context()
         context.run(soma_output.CURRENT.set, cell.capture)
         cell.task = self._loop.create_task(self._run(cell), name=f"cell {cell.id}", context=context)
@@ -155,40 +167,60 @@ class Cells:
             cell.task.cancel()
 
     async def _run(self, cell):
-        cell.started_at = int(time() * 1000)
-        cell.began = monotonic()
-        value, failure = None, None
-        if cell.reason is not None:
-            cell.move("cancel")
-            cell.ended = cell.began
-            self._end(cell, STATUS_OF[cell.reason], None, {
-                "type": "KeyboardInterrupt", "message": "cancelled before it started", "traceback": ""})
-            return
-        self._interrupts.arm()
-        self.drain()  # what came before this cell is not its own
-        cell.move("start")
-        try:
-            value = await run_cell(cell.id, cell.code, self._namespace)
-        except BaseException as e:
-            failure = e
+        """Run a cell to its done. A signal handler of a cell may raise between any two of these lines: what it raises
+        counts as raised by the code, and outside the code such signals are held back."""
+        value, failure, mask, step = None, None, None, 0
+        while True:
+            try:
+                if mask is None:
+                    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+                if step == 0:
+                    _signal.pthread_sigmask(_signal.SIG_BLOCK, _HELD)
+                    step = 1
+                    if not self._begin(cell):
+                        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+                        return
+                if step == 1:
+                    step = 2
+                    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+                    try:
+                        value = await run_cell(cell.id, cell.code, self._namespace)
+                    except BaseException as e:
+                        failure = e  # inside, so that a handler that raises here is caught too
+                _signal.pthread_sigmask(_signal.SIG_BLOCK, _HELD)
+                break
+            except BaseException as e:
+                failure = e
         if os.getpid() != self._pid:
             os._exit(0)  # the cell forked and its child came back here
-        cell.ended = monotonic()
-        soma_output.deferred.clear()
-        status, error = "ok", None
-        if failure is not None:
-            status = self._status_of(cell, failure)
-            try:
+        try:
+            cell.ended = monotonic()
+            soma_output.deferred.clear()
+            status, error = "ok", None
+            if failure is not None:
+                status, value = self._status_of(cell, failure), None
                 error = error_of(failure)
-            except BaseException:
-                error = {"type": type(failure).__name__, "message": "", "traceback": ""}
-            del failure
-        for _ in range(3):
-            try:
-                self._end(cell, status, value, error)
-                return
-            except BaseException:
-                continue  # a signal handler of the cell raised before the signals were held back
+                del failure
+            self.drain()
+            cell.move("end")
+            self._end(cell, status, value, error)
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+    def _begin(self, cell):
+        """Move a queued cell to running; False when it is not to run."""
+        if cell.state != QUEUED:
+            return False
+        cell.started_at = int(time() * 1000)
+        cell.began = cell.ended = monotonic()
+        if cell.reason is not None:
+            cell.move("cancel")
+            self._end(cell, STATUS_OF[cell.reason], None, {
+                "type": "KeyboardInterrupt", "message": "cancelled before it started", "traceback": ""})
+            return False
+        self._interrupts.arm()
+        self.drain()  # what came before this cell is not its own
+        return cell.move("start")
 
     @staticmethod
     def _status_of(cell, failure):
@@ -197,16 +229,6 @@ class Cells:
         return "error"
 
     def _end(self, cell, status, value, error):
-        before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _ALL)
-        try:
-            self._end_undisturbed(cell, status, value, error)
-        finally:
-            _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
-
-    def _end_undisturbed(self, cell, status, value, error):
-        if cell.state == RUNNING:
-            self.drain()
-            cell.move("end")
         done = {"type": "done", "cell": cell.id, "status": status, "started_at": cell.started_at,
                 "duration_ms": int((cell.ended - cell.began) * 1000), "output": cell.capture.result()}
         if value is not None:
@@ -217,7 +239,6 @@ class Cells:
         with self._lock:
             del self.live[cell.id]
         self._send_done(cell.id, done)
-        cell.task = None
         if not self.live:
             self.on_empty()
 

@@ -4,6 +4,7 @@ Threads: main (the asyncio loop and all cells), reader (soma_link), watch (soma_
 """
 import os
 import sys
+from collections import deque
 
 import soma_process as process
 
@@ -29,6 +30,7 @@ class Executor:
         self._look_at = 0.0
         self._live_since = None
         self._leaving = None   # (exit status, deadline)
+        self._inbox = deque()  # (callback, argument) for the loop
         self.cells = self.watch = self.calls = self.link = None
         self.ready = False
         self._identity = {"bundle": bundle, "pid": os.getpid(), "pgid": os.getpgid(0), "leader": process.start_time(),
@@ -43,7 +45,7 @@ class Executor:
             if self._leaving is None:
                 self.cells.execute(frame)
         elif kind == "reply":
-            self._loop.call_soon_threadsafe(self.calls.answer, frame)
+            self.post(self.calls.answer, frame)
         elif kind == "interrupt":
             self.cells.interrupt(frame["cell"])
         elif kind == "shutdown":
@@ -88,6 +90,24 @@ class Executor:
             return 1
         return min(int(left * 1000) + 1, int(_LOOK_SECONDS * 1000))
 
+    # --- the loop ---
+
+    def post(self, callback, argument):
+        """Run callback(argument) on the loop, in order; again if it was disturbed. Any thread."""
+        self._inbox.append((callback, argument))
+        self._loop.call_soon_threadsafe(self._take_inbox)
+
+    def _take_inbox(self):
+        while self._inbox:
+            callback, argument = self._inbox[0]
+            callback(argument)
+            self._inbox.popleft()
+
+    def kick(self):
+        """Take the inbox once more if something is left in it. Any thread."""
+        if self._inbox:
+            self._loop.call_soon_threadsafe(self._take_inbox)
+
     # --- ending ---
 
     def leave(self, status, seconds=_END_SECONDS):
@@ -95,7 +115,7 @@ class Executor:
         if self._leaving is None:
             self._leaving = (status, self._clock() + seconds)
             self.cells.interrupt_all("shutdown")
-            self._loop.call_soon_threadsafe(self.stop_if_empty)
+            self.post(lambda _: self.stop_if_empty(), None)
             self.link.nudge()
 
     def stop_if_empty(self):
@@ -103,9 +123,11 @@ class Executor:
             self._loop.stop()
 
     def run(self):
-        """Run the loop until it is time to end; exceptions of a person's callbacks end only the round."""
+        """Run the loop until it is time to end. What a person's callbacks and signal handlers raise ends only the
+        round; the loop may then have lost one callback, so ours are taken from a list of our own."""
         while True:
             try:
+                self._loop.call_soon(self._take_inbox)
                 self._loop.run_forever()
             except BaseException:
                 continue
@@ -195,9 +217,9 @@ def main(argv):
     executor = Executor(place, bundle, loop, native, scale)
     link = executor.link = soma_link.Link(listener, place.id, token, scale, executor)
     executor.calls = soma_host.install(link)
-    cells = executor.cells = soma_cells.Cells(loop, link, executor.calls, native, place, soma_code.new_namespace())
+    cells = executor.cells = soma_cells.Cells(loop, executor.post, link, executor.calls, native, place, soma_code.new_namespace())
     cells.on_empty = executor.stop_if_empty
-    watch = executor.watch = soma_watch.Watch(cells, link)
+    watch = executor.watch = soma_watch.Watch(cells, link, executor.kick)
     _in_children_forget(link, lock)
     link.start()
     try:

@@ -11,8 +11,9 @@ _PIECES = 4  # of live output in one tick
 
 
 class Watch:
-    def __init__(self, cells, link):
+    def __init__(self, cells, link, kick):
         self._cells = cells
+        self._kick = kick  # makes the loop look at what it may have missed
         self._link = link
         self._lock = threading.Lock()
         self.runs = False
@@ -38,6 +39,7 @@ class Watch:
         hold_signals()
         while True:
             self._cells.watch()
+            self._kick()
             captures = self._cells.drain()
             with self._lock:
                 captures += self._late
