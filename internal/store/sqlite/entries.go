@@ -77,7 +77,8 @@ func (v *view) incoming(ctx context.Context, p *neuron.Page) error {
 		if err := scan(&seq, &size); err != nil {
 			return err
 		}
-		if room -= size; room < 0 && seq < p.Last {
+		// A gap is where rows stayed for what they sent.
+		if room -= size; room < 0 && seq < p.Last || seq+1 < p.First {
 			return errFull
 		}
 		p.First = seq

@@ -33,14 +33,14 @@ func testModel(t *testing.T, e Engine) {
 			for range rapid.IntRange(1, 8).Draw(rt, "runs") {
 				a := rapid.SampledFrom(actors).Draw(rt, "actor")
 				st := step{
-					payload: rapid.SampledFrom([]int{0, 0, 0, 100, 30_000}).Draw(rt, "payload"),
-					sends:   rapid.SampledFrom([]int{0, 0, 1, 3, 100}).Draw(rt, "sends"),
+					payload: rapid.SampledFrom([]int{0, 0, 0, 100, 20_000}).Draw(rt, "payload"),
+					sends:   rapid.SampledFrom([]int{0, 0, 1, 3, 60}).Draw(rt, "sends"),
 					state:   rapid.SampledFrom([]string{"", "", "s", "tt"}).Draw(rt, "state"),
 				}
-				if st.sends < 100 {
+				if st.sends < 60 {
 					st.sendSize = rapid.SampledFrom([]int{0, 0, 100, 10_000}).Draw(rt, "send size")
 				}
-				group = append(group, a.turns(rapid.SampledFrom([]int{1, 1, 3, 30}).Draw(rt, "turns"), st)...)
+				group = append(group, a.turns(rapid.SampledFrom([]int{1, 1, 3, 20}).Draw(rt, "turns"), st)...)
 			}
 			if rapid.IntRange(0, 4).Draw(rt, "fails") == 0 {
 				// The last delivery once more: nothing of the group may stay.
@@ -71,7 +71,7 @@ func (a *actor) probe(rt *rapid.T, t *testing.T, s neuron.Store) {
 	for _, f := range []neuron.Feed{neuron.In, neuron.Out} {
 		all, _ := a.feed(f)
 		after := rapid.Uint64Range(0, uint64(len(all))).Draw(rt, "after")
-		limit := rapid.IntRange(0, 60).Draw(rt, "limit")
+		limit := rapid.IntRange(0, 20).Draw(rt, "limit")
 		p, err := s.Entries(t.Context(), a.id, f, after, limit)
 		if err != nil {
 			rt.Fatalf("entries: %v", err)
