@@ -115,8 +115,9 @@ func TestRecoverBooting(t *testing.T) {
 // not started, and one that was to be ended is ended.
 func TestRecoverGone(t *testing.T) {
 	h := pykerneltest.New(t, nil)
-	kernel, cell := h.Open("a", "print('on', flush=True)\nimport time\nwhile True: time.sleep(0.1)")
+	kernel, cell := h.Open("a", "print('on', flush=True)\nimport asyncio\nawait asyncio.sleep(600)")
 	h.Shown(cell, "on")
+	value(t, h.Outcome(h.Run("a", kernel, "1", time.Minute)), "1") // its commit takes acknowledged frames along
 	pid := h.Sup.List()[0].OSPID
 	ended, late := leave(t, h, "b", "1", set{state: "ending"})
 	h.Stop()
@@ -187,7 +188,15 @@ func TestRecoverWedged(t *testing.T) {
 func TestKernelLeavesAChild(t *testing.T) {
 	h := pykerneltest.New(t, nil)
 	file := filepath.Join(h.Workspace, "child")
-	kernel, cell := h.Open("a", fmt.Sprintf("import os, time\npid = os.fork()\nif pid == 0:\n  time.sleep(600)\nopen(%q, 'w').write(str(pid))\nos._exit(3)", file))
+	kernel, cell := h.Open("a", fmt.Sprintf(`import os, subprocess
+for fd in range(3, 64):
+    try:
+        os.set_inheritable(fd, True)
+    except OSError:
+        pass
+child = subprocess.Popen(["sleep", "600"], close_fds=False)
+open(%q, "w").write(str(child.pid))
+os._exit(3)`, file))
 	if m := h.Outcome(cell); m.Status != pykernel.CellUnknown || !strings.Contains(m.Note, "status 3") {
 		t.Errorf("outcome %+v", m)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -182,6 +183,40 @@ func TestOutcomesAreCommittedOnce(t *testing.T) {
 	two := h.Run("a", kernel, "2", time.Minute)
 	value(t, h.Outcome(one), "1")
 	value(t, h.Outcome(two), "2")
+}
+
+// gate keeps outcomes from being committed while it is shut.
+type gate struct {
+	supervise.Neurons
+	shut  atomic.Bool
+	tried atomic.Int32
+}
+
+func (g *gate) Accept(ctx context.Context, d neuron.Delivery, ops ...neuron.Op) error {
+	if g.shut.Load() {
+		g.tried.Add(1)
+		return errors.New("shut")
+	}
+	return g.Neurons.Accept(ctx, d, ops...)
+}
+
+// P-213: an outcome that cannot be committed is not acknowledged: the python kernel keeps it for the next daemon.
+func TestNothingIsAcknowledgedBeforeItsCommit(t *testing.T) {
+	var g gate
+	h := pykerneltest.New(t, func(o *supervise.Options) { g.Neurons, o.Neurons = o.Neurons, &g })
+	kernel, cell := h.Open("a", "1")
+	h.Outcome(cell)
+	g.shut.Store(true)
+	cell = h.Run("a", kernel, "print('kept')\n2", time.Minute)
+	h.Until("tries", func() bool { return g.tried.Load() >= 5 }) // 300 ms: an acknowledgement would be written by now
+	h.Stop()
+	g.shut.Store(false)
+	h.Start()
+	m := h.Outcome(cell)
+	value(t, m, "2")
+	if m.Output.Head != "kept\n" {
+		t.Errorf("output %+v", m.Output)
+	}
 }
 
 // P-202: an interrupt ends a cell that awaits, one that computes, and one that holds the interpreter lock, where the frame
