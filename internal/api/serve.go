@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -31,7 +32,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		_ = l.Close()
 		return fmt.Errorf("cannot serve on %s: %w", l.Addr(), err)
 	}
+	var fresh freshConns
 	server := &http.Server{
+		ConnState:         fresh.changed,
 		Handler:           s.handler(d),
 		ReadHeaderTimeout: headerLimit,
 		IdleTimeout:       idleLimit,
@@ -53,6 +56,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("cannot serve on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
+	fresh.close()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 	defer cancel()
 	err = server.Shutdown(grace)
@@ -62,6 +66,39 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("cannot end all requests within %s: %w", stopLimit, err)
 	}
 	return nil
+}
+
+// freshConns are the connections on which nothing was asked yet. Clients open such ones ahead of need, and a server that
+// stops would wait for their first request for seconds.
+type freshConns struct {
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	closed bool
+}
+
+func (f *freshConns) changed(c net.Conn, state http.ConnState) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case state != http.StateNew:
+		delete(f.conns, c)
+	case f.closed:
+		_ = c.Close()
+	case f.conns == nil:
+		f.conns = map[net.Conn]bool{c: true}
+	default:
+		f.conns[c] = true
+	}
+}
+
+// close closes them, and those that are still to come.
+func (f *freshConns) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed = true
+	for c := range f.conns {
+		_ = c.Close()
+	}
 }
 
 type servingKey struct{}

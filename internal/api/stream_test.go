@@ -547,6 +547,12 @@ func TestStop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	conn, err := r.dial(t.Context()) // nothing is asked on it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	begun := time.Now()
 	r.before(func(ctx context.Context, method string) error {
 		if method == "Status" { // stands for the answer of a stop: the server ends while it is given
 			go r.stop()
@@ -568,6 +574,9 @@ func TestStop(t *testing.T) {
 	}
 	if err := r.stop(); err != nil {
 		t.Error(err)
+	}
+	if took := time.Since(begun); took > 4*time.Second {
+		t.Errorf("the stop took %s", took)
 	}
 	if n := r.subscriptions(); n != 0 {
 		t.Errorf("%d subscriptions are left", n)
