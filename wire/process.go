@@ -67,6 +67,8 @@ type Message struct {
 	Attempt int             `json:"attempt,omitempty"`
 	At      time.Time       `json:"at"`
 	Message message.Message `json:"message"`
+	// Cut says that an event shows the beginning of it only: GET /v1/processes/{pid}/messages has all of it.
+	Cut bool `json:"cut,omitempty"`
 }
 
 // LedgerRow is one provider attempt.
@@ -139,6 +141,10 @@ type Stopped struct {
 	Kernels int `json:"kernels"` // ended with it
 }
 
+// MaxEvent bounds the body of an event in bytes: what does not fit is cut, and says so by Message.Cut, InputEvent.Cut or its
+// true size.
+const MaxEvent = 64 << 10
+
 // Event is one row written by a turn, in the order of its session's commits.
 type Event struct {
 	Session string          `json:"session"`
@@ -181,6 +187,7 @@ type InputEvent struct {
 	Mode     string `json:"mode"`
 	State    string `json:"state"`
 	Text     string `json:"text,omitempty"`
+	Cut      bool   `json:"cut,omitempty"` // Text is the beginning only
 }
 
 // StepStartedEvent: an inference begins. Messages are those that joined the branch at this boundary.
