@@ -50,6 +50,7 @@ func (c *cuts) count() int {
 // P-210, P-014, P-017, P-020, P-023: with a cut at every frame in both directions and restarts of the daemon in between, each
 // cell runs once and each outcome and host call is committed once.
 func TestCutsAtEveryFrame(t *testing.T) {
+	t.Parallel()
 	const wanted = 200
 	var c cuts
 	host := newHost()

@@ -160,6 +160,7 @@ func TestRecoverSparesAReusedPID(t *testing.T) {
 
 // P-082: a kernel that computes with the interpreter lock held when a new daemon comes is waited for, not given up.
 func TestRecoverBusy(t *testing.T) {
+	t.Parallel()
 	h := pykerneltest.New(t, nil)
 	kernel, cell := h.Open("a", "kept = 1")
 	h.Outcome(cell)
@@ -172,6 +173,7 @@ func TestRecoverBusy(t *testing.T) {
 // P-127, P-202: a kernel whose interpreter lock is held by a cell past its deadline cannot say hello to a new daemon: the
 // daemon ends the cell by its signal, and the names stay.
 func TestRecoverWedged(t *testing.T) {
+	t.Parallel()
 	h := pykerneltest.New(t, nil)
 	kernel, cell := h.Open("a", "kept = 5")
 	h.Outcome(cell)
@@ -213,6 +215,7 @@ os._exit(3)`, file))
 
 // P-004: a daemon that stops while its kernel boots leaves it; the next one finds it, wherever it is by then.
 func TestStopWhileBooting(t *testing.T) {
+	t.Parallel()
 	h := pykerneltest.New(t, nil)
 	for i := range 6 {
 		_, cell := h.Open(fmt.Sprint("owner", i), fmt.Sprint(i))
@@ -225,6 +228,7 @@ func TestStopWhileBooting(t *testing.T) {
 
 // P-108: a kernel that nobody attends ends when its grace is over.
 func TestGrace(t *testing.T) {
+	t.Parallel()
 	h := pykerneltest.New(t, func(o *supervise.Options) { o.Grace = time.Second })
 	kernel, cell := h.Open("a", "1")
 	h.Outcome(cell)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -202,6 +203,7 @@ func (g *gate) Accept(ctx context.Context, d neuron.Delivery, ops ...neuron.Op) 
 
 // P-213: an outcome that cannot be committed is not acknowledged: the python kernel keeps it for the next daemon.
 func TestNothingIsAcknowledgedBeforeItsCommit(t *testing.T) {
+	t.Parallel()
 	var g gate
 	h := pykerneltest.New(t, func(o *supervise.Options) { g.Neurons, o.Neurons = o.Neurons, &g })
 	kernel, cell := h.Open("a", "1")
@@ -216,6 +218,27 @@ func TestNothingIsAcknowledgedBeforeItsCommit(t *testing.T) {
 	value(t, m, "2")
 	if m.Output.Head != "kept\n" {
 		t.Errorf("output %+v", m.Output)
+	}
+}
+
+// Large output: the outcome holds its beginning and its end, the content row all that the python kernel kept.
+func TestLargeOutput(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	_, cell := h.Open("a", "print('é' * 1_500_000, end='')\nprint('the end')")
+	m := h.Outcome(cell)
+	const size = 3_000_000 + 8
+	if m.Status != pykernel.CellOK || m.Output.Size != size || m.Kept != pykernel.MaxHead {
+		t.Errorf("outcome %v, size %d, kept %d", m.Status, m.Output.Size, m.Kept)
+	}
+	if n := len(m.Output.Head) + len(m.Output.Tail); n > pykernel.PreviewBytes || n < pykernel.PreviewBytes-8 {
+		t.Errorf("a preview of %d bytes", n)
+	}
+	if !utf8.ValidString(m.Output.Head) || !utf8.ValidString(m.Output.Tail) || !strings.HasSuffix(m.Output.Tail, "the end\n") {
+		t.Errorf("the preview ends with %q", m.Output.Tail[max(0, len(m.Output.Tail)-20):])
+	}
+	content := h.Content(m.Content)
+	if len(content) > pykernel.MaxHead+pykernel.MaxTail || len(content) < pykernel.MaxHead+pykernel.MaxTail-8 || !strings.HasSuffix(string(content), "the end\n") {
+		t.Errorf("content of %d bytes", len(content))
 	}
 }
 
@@ -304,6 +327,7 @@ func TestEndAll(t *testing.T) {
 
 // A boot beyond the bound ends the longest-idle kernel; where none is idle the cell waits under its deadline.
 func TestMaxLive(t *testing.T) {
+	t.Parallel()
 	h := pykerneltest.New(t, func(o *supervise.Options) { o.MaxLive = 2 })
 	first, cell := h.Open("a", "1")
 	h.Outcome(cell)
@@ -339,6 +363,7 @@ func TestMaxLive(t *testing.T) {
 
 // P-122: an outbox at its bound is an error to the caller.
 func TestOutboxIsBounded(t *testing.T) {
+	t.Parallel()
 	h := pykerneltest.New(t, nil)
 	kernel, cell := h.Open("a", "1")
 	h.Outcome(cell)
