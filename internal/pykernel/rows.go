@@ -109,6 +109,28 @@ func (*EndKernel) SQL() string {
 // Args returns the column values.
 func (k *EndKernel) Args() []any { return []any{k.Reason, k.ID} }
 
+// ErrKernelBusy is the guard of EvictKernel: a cell has come in the meantime.
+var ErrKernelBusy = errors.New("python kernel has open cells")
+
+// EvictKernel is EndKernel for a python kernel that has no open cell: the execute frame of an open cell is kept until its
+// outcome is committed. It fails with ErrKernelBusy where a frame of a cell is left, or the kernel is ending.
+type EvictKernel struct {
+	ID     string
+	Reason string
+}
+
+// SQL returns the statement.
+func (*EvictKernel) SQL() string {
+	return `update kernel set state = 'ending', reason = ? where id = ? and state in ('booting', 'running')
+and not exists (select 1 from kernel_frame f where f.kernel = kernel.id and f.cell <> '')`
+}
+
+// Args returns the column values.
+func (k *EvictKernel) Args() []any { return []any{k.Reason, k.ID} }
+
+// Guard is the error where the kernel is busy.
+func (*EvictKernel) Guard() error { return ErrKernelBusy }
+
 // RunKernel records the OS process of a python kernel at each attach. The first one is committed before any frame is
 // written: a row that is still booting has run no cell and may be booted again.
 type RunKernel struct {

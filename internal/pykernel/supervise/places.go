@@ -64,14 +64,15 @@ func (s *Supervisor) longestIdle() *kernel {
 	return found
 }
 
-// evict ends a python kernel to make room, through the committer: from then on it takes no frames.
+// evict ends a python kernel to make room, through the committer: where a cell was committed for it just now, it stays.
 func (s *Supervisor) evict(ctx context.Context, k *kernel) {
+	ops, forget := k.riders() // acknowledged frames are no open cells
 	reason := fmt.Sprintf("it was the longest idle of %d and another one was needed", s.opt.MaxLive)
-	if err := s.opt.Neurons.Write(ctx, k.place, &pykernel.EndKernel{ID: k.id, Reason: reason}); err != nil {
-		k.log().Warn("cannot end an idle python kernel", "err", err)
+	if err := s.opt.Neurons.Write(ctx, k.place, append(ops, &pykernel.EvictKernel{ID: k.id, Reason: reason})...); err != nil {
+		k.log().Info("cannot end an idle python kernel", "err", err)
 		return
 	}
-	k.end(reason)
+	forget()
 }
 
 // release gives a place back.

@@ -237,6 +237,10 @@ func (s *Supervisor) Committed(ops []neuron.Op) {
 			} else {
 				s.opt.Log.Error("frame for a python kernel that nobody owns", "kernel", op.Kernel, "frame", op.Seq)
 			}
+		case *pykernel.EvictKernel:
+			if k := s.find(op.ID); k != nil {
+				k.end(op.Reason)
+			}
 		case *pykernel.EndKernel:
 			if k := s.find(op.ID); k != nil {
 				k.end(op.Reason)

@@ -333,7 +333,10 @@ func TestMaxLive(t *testing.T) {
 	h.Outcome(cell)
 	second, cell := h.Open("b", "2")
 	h.Outcome(cell)
-	value(t, h.Outcome(h.Run("a", first, "3", time.Minute)), "3") // now b is the longest idle
+	slow := h.Run("b", second, "import asyncio; await asyncio.sleep(600)", time.Minute)
+	h.Interrupt("b", second, slow)
+	h.Outcome(slow)
+	value(t, h.Outcome(h.Run("a", first, "3", time.Minute)), "3") // now b is the longest idle, an interrupt frame still in its rows
 	third, cell := h.Open("c", "print('on', flush=True)\nimport asyncio\nawait asyncio.sleep(600)")
 	h.Shown(cell, "on")
 	if g := h.Gone(second); !strings.Contains(g.Reason, "longest idle of 2") {
@@ -359,6 +362,26 @@ func TestMaxLive(t *testing.T) {
 	h.Interrupt("c", third, cell)
 	value(t, h.Outcome(waits), "5")
 	h.Gone(third)
+}
+
+// A kernel for which a cell was committed just now is not ended to make room.
+func TestEvictSparesOpenCells(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "print('on', flush=True)\nimport asyncio\nawait asyncio.sleep(600)")
+	h.Shown(cell, "on")
+	evict := func() error {
+		return h.Commit("a", func() []neuron.Op { return []neuron.Op{&pykernel.EvictKernel{ID: kernel, Reason: "room"}} })
+	}
+	if err := evict(); !errors.Is(err, pykernel.ErrKernelBusy) {
+		t.Errorf("with an open cell: %v", err)
+	}
+	h.Interrupt("a", kernel, cell)
+	h.Outcome(cell)
+	h.Outcome(h.Run("a", kernel, "1", time.Minute)) // its commit takes the interrupt's frame along
+	if err := evict(); err != nil {
+		t.Errorf("without one: %v", err)
+	}
+	h.Gone(kernel)
 }
 
 // P-122: an outbox at its bound is an error to the caller.
