@@ -40,7 +40,7 @@ func (k *work) finish(ctx context.Context) (outcome, error) {
 }
 
 // check compares the end of a work with the rows that a stopped daemon has left.
-func (k *work) check(ctx context.Context, m *image, o outcome, unsent map[int64]int) error {
+func (k *work) check(ctx context.Context, m *image, o outcome, unsent map[int]int) error {
 	rows, err := m.events(ctx, k.name)
 	if err != nil {
 		return err
@@ -61,41 +61,43 @@ func (k *work) check(ctx context.Context, m *image, o outcome, unsent map[int64]
 
 // booked compares the provider's log with the ledger. unsent says how many attempts of a step a crash cost before they
 // were sent; nil means that it may be any number.
-func (k *work) booked(ctx context.Context, m *image, unsent map[int64]int) error {
-	ledger, err := m.ledger(ctx, k.pid)
-	if err != nil {
-		return err
+func (k *work) booked(ctx context.Context, m *image, unsent map[int]int) error {
+	log := map[int][]asked{}
+	for _, r := range k.w.provider.requests(k.input) {
+		log[r.step] = append(log[r.step], r)
 	}
-	requests := k.w.provider.requests(k.input)
 	var paid, billed message.Usage
-	for step := int64(1); step <= int64(len(script)); step++ {
-		var rows []wire.LedgerRow
-		for _, r := range ledger {
-			if r.Step == step {
-				rows = append(rows, r)
-			}
+	left := k.w.deaths
+	for i, in := range inputs {
+		ledger, err := m.ledger(ctx, k.pids[i])
+		if err != nil {
+			return err
 		}
-		var sent []asked
-		for _, r := range requests {
-			if int64(r.step) == step {
-				sent = append(sent, r)
+		for step := in.first; step <= in.last; step++ {
+			var rows []wire.LedgerRow
+			for _, r := range ledger {
+				if int(r.Step) == step-in.first+1 {
+					rows = append(rows, r)
+				}
 			}
-		}
-		for i, r := range rows {
-			want := "lost"
-			if i == len(rows)-1 {
-				want = "done"
-				paid = paid.Add(r.Usage)
+			for i, r := range rows {
+				want := "lost"
+				if i == len(rows)-1 {
+					want = "done"
+					paid = paid.Add(r.Usage)
+				}
+				if r.Attempt != i+1 || r.Outcome != want {
+					return fmt.Errorf("row %d of step %d in the ledger is attempt %d, %s", i+1, step, r.Attempt, r.Outcome)
+				}
 			}
-			if r.Attempt != i+1 || r.Outcome != want {
-				return fmt.Errorf("row %d of step %d in the ledger is attempt %d, %s", i+1, step, r.Attempt, r.Outcome)
+			sent := log[step]
+			missing := len(rows) - len(sent)
+			left -= missing
+			if len(sent) == 0 || missing < 0 || left < 0 || unsent != nil && missing != unsent[step] {
+				return fmt.Errorf("step %d has %d requests and %d rows in the ledger", step, len(sent), len(rows))
 			}
+			billed = billed.Add(sent[len(sent)-1].usage)
 		}
-		missing := len(rows) - len(sent)
-		if len(sent) == 0 || missing < 0 || unsent != nil && missing != unsent[step] {
-			return fmt.Errorf("step %d has %d requests and %d rows in the ledger", step, len(sent), len(rows))
-		}
-		billed = billed.Add(sent[len(sent)-1].usage)
 	}
 	if paid != billed {
 		return fmt.Errorf("the provider's usage is %+v, the ledger's %+v", billed, paid)

@@ -24,7 +24,7 @@ func TestSafeguardsAreSeen(t *testing.T) {
 	}{
 		crash.DedupeOff:   {[]trial{{point: crash.AdmitCommitted, at: 1}}, "a delivery was handled twice"},
 		crash.StartedOff:  {[]trial{{point: crash.DispatchCommitted, at: 1}, {point: crash.StreamMid, at: 2}}, "running without an execution"},
-		crash.EarlyAnswer: {[]trial{{point: crash.AdmitBeforeCommit, at: 1}}, "the input was answered and is lost"},
+		crash.EarlyAnswer: {[]trial{{point: crash.AdmitBeforeCommit, at: 1}}, "input task was answered and is lost"},
 		crash.EarlyEvent:  {anyCommit(calm, 4, 6), "was shown and is not committed"},
 		crash.EarlyFrame:  {anyCommit(calm, 8, 14), "was started"},
 	} {

@@ -18,11 +18,11 @@ type trial struct {
 	fault crash.Fault
 	works int // that run at once; 0 means 1
 	// unsent are the attempts of each step that were started and not sent; nil allows any.
-	unsent map[int64]int
+	unsent map[int]int
 	// waits holds cell c until the daemon has died.
 	waits bool
-	// twice lets the second daemon die at its first hit too, if it comes by.
-	twice    bool
+	// then is where the second daemon dies, at its first hit, if it comes by.
+	then     crash.Name
 	settings []string // of the config
 	// Hooks, all optional: before the first daemon starts; for each live output and event of a work; after a death.
 	prepare func(context.Context, *world) error
@@ -35,7 +35,14 @@ func (tr trial) name() string {
 	if tr.point == "" {
 		return "undisturbed"
 	}
-	return fmt.Sprintf("%s:%d", tr.point, tr.at)
+	name := fmt.Sprintf("%s:%d", tr.point, tr.at)
+	if tr.then != "" {
+		name += fmt.Sprintf(" then %s:1", tr.then)
+	}
+	if tr.works > 1 {
+		name += fmt.Sprintf(" with %d works", tr.works)
+	}
+	return name
 }
 
 // result is what a trial has shown.
@@ -58,8 +65,8 @@ func (tr trial) run(t *testing.T, bin string) (res result, err error) {
 		}
 		k.output, k.event = tr.output, tr.event
 	}
-	if tr.twice {
-		w.again = []string{fmt.Sprintf("SOMA_CRASH=%s:1", tr.point)}
+	if tr.then != "" {
+		w.again = []string{fmt.Sprintf("SOMA_CRASH=%s:1", tr.then)}
 	}
 	w.died = func(context.Context) error {
 		for _, k := range w.works {

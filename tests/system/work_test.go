@@ -28,31 +28,41 @@ var cells = map[string]string{
 	"c": mark("c") + "import os, time\nwith open('c.pid', 'w') as f: f.write(str(os.getpid()))\nprint('working', flush=True)\n" +
 		"while not os.path.exists('go'): time.sleep(0.005)\ntotal += 100\ntotal",
 	"d": mark("d") + "total += 1000\nprint('total is', total)",
+	"e": mark("e") + "print('total' in globals())",
 }
 
 func mark(name string) string {
 	return "with open('" + name + ".txt', 'a') as f: f.write('" + name + " runs\\n')\n"
 }
 
-// script is what the model says: calls in three steps, two of them in one message, and answers of at least ten tokens.
+// script is what the model says: calls in three steps, two of them in one message, and answers of at least ten tokens. The
+// last two steps are for the second input.
 var script = []reply{
 	{words: strings.SplitAfter("first I look at both of the things that there are here ", " "), cells: []string{cells["a"], cells["b"]}},
 	{words: strings.SplitAfter("now comes the long one which may take a good while to end ", " "), cells: []string{cells["c"]}},
 	{cells: []string{cells["d"]}},
 	{words: strings.SplitAfter("the work is done and the total is one thousand one hundred eleven ", " ")},
+	{cells: []string{cells["e"]}},
+	{words: strings.SplitAfter("that was another process with a python kernel of its own ", " ")},
 }
+
+// inputs are the ids of the two inputs with the steps that each is good for. The second comes when the process of the first
+// has ended: the session gives it a new one.
+var inputs = []struct {
+	id          string
+	first, last int
+}{{"task", 1, 4}, {"more", 5, 6}}
 
 // work is one session with the scripted task, and what was seen of it.
 type work struct {
-	w       *world
-	name    string
-	dir     string // its workspace
-	input   string
-	pid     uint64
-	answers bool // the input was answered
-	shown   []wire.Event
-	output  func(*work, wire.OutputEvent) error
-	event   func(context.Context, *work, wire.Event) error
+	w      *world
+	name   string
+	dir    string   // its workspace
+	input  string   // text of the first input
+	pids   []uint64 // of the inputs that were answered
+	shown  []wire.Event
+	output func(*work, wire.OutputEvent) error
+	event  func(context.Context, *work, wire.Event) error
 }
 
 // newWork prepares a work; with waits its cell c waits for open.
@@ -73,15 +83,8 @@ func (w *world) newWork(name string, waits bool) (*work, error) {
 // open lets cell c end.
 func (k *work) open() error { return os.WriteFile(filepath.Join(k.dir, "go"), nil, 0o600) }
 
-// run does the work through all deaths of the daemon, to the end of its process.
+// run does the work through all deaths of the daemon, to the end of its last process.
 func (k *work) run(ctx context.Context) error {
-	if err := k.admit(ctx); err != nil {
-		return err
-	}
-	return k.follow(ctx, func(e wire.Event) bool { return e.Kind == wire.ProcessExited })
-}
-
-func (k *work) admit(ctx context.Context) error {
 	err := k.w.keep(ctx, func() error {
 		_, err := k.w.client.OpenSession(ctx, k.name, wire.OpenSession{Workspace: k.dir, Model: "played"})
 		return err
@@ -89,19 +92,32 @@ func (k *work) admit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot open the session: %w", err)
 	}
-	err = k.w.keep(ctx, func() error {
-		in, err := k.w.client.Admit(ctx, k.name, "task", wire.Input{Text: k.input})
+	for _, in := range inputs {
+		text := k.input
+		if in.id != "task" {
+			text = "now " + in.id
+		}
+		if err := k.admit(ctx, in.id, text); err != nil {
+			return fmt.Errorf("cannot give input %s: %w", in.id, err)
+		}
+		pid := k.pids[len(k.pids)-1]
+		if err := k.follow(ctx, func(e wire.Event) bool { return e.Kind == wire.ProcessExited && e.PID == pid }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *work) admit(ctx context.Context, id, text string) error {
+	return k.w.keep(ctx, func() error {
+		in, err := k.w.client.Admit(ctx, k.name, id, wire.Input{Text: text})
 		if err == nil {
 			k.w.mu.Lock()
-			k.pid, k.answers = in.PID, true
+			k.pids = append(k.pids, in.PID)
 			k.w.mu.Unlock()
 		}
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("cannot give the input: %w", err)
-	}
-	return nil
 }
 
 // follow collects what is shown, from the cursor after the last event that it has, until one is the last.
@@ -177,13 +193,12 @@ func (k *work) committed(ctx context.Context, m *image) error {
 	return nil
 }
 
-// stillThere checks at a new daemon that an input which was answered is known.
+// stillThere checks at a new daemon that the inputs which were answered are known.
 func (k *work) stillThere(ctx context.Context) error {
-	if !k.answers {
-		return nil
-	}
-	if _, err := k.w.client.Input(ctx, k.name, "task"); err != nil {
-		return fmt.Errorf("the input was answered and is lost: %w", err)
+	for i := range k.pids {
+		if _, err := k.w.client.Input(ctx, k.name, inputs[i].id); err != nil {
+			return fmt.Errorf("input %s was answered and is lost: %w", inputs[i].id, err)
+		}
 	}
 	return nil
 }
@@ -202,7 +217,7 @@ func (k *work) transcript(ctx context.Context) ([]message.Message, error) {
 	var all []message.Message
 	var after uint64
 	for {
-		page, err := k.w.client.Messages(ctx, k.pid, after, 3)
+		page, err := k.w.client.Messages(ctx, k.pids[0], after, 3)
 		if err != nil {
 			return nil, err
 		}

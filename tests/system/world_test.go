@@ -38,10 +38,11 @@ type world struct {
 	// again is the environment of the daemon after the first death.
 	again []string
 
-	mu     sync.Mutex
-	daemon *daemon
-	deaths int
-	works  []*work
+	mu      sync.Mutex
+	daemon  *daemon
+	daemons []*daemon // all of them
+	deaths  int
+	works   []*work
 }
 
 // newWorld makes a home; no daemon runs yet. settings are lines for its config.
@@ -76,7 +77,7 @@ func (w *world) start(ctx context.Context, more ...string) error {
 		return err
 	}
 	w.mu.Lock()
-	w.daemon = d
+	w.daemon, w.daemons = d, append(w.daemons, d)
 	w.mu.Unlock()
 	return d.serves(ctx)
 }
@@ -128,7 +129,7 @@ func (w *world) revive(ctx context.Context, lost *daemon) error {
 	if err != nil {
 		return err
 	}
-	w.daemon, w.again = next, nil
+	w.daemon, w.daemons, w.again = next, append(w.daemons, next), nil
 	if err := next.serves(ctx); err != nil {
 		if killed, _ := next.gone(ctx); killed {
 			return nil // the next request finds it dead
@@ -190,6 +191,13 @@ func (w *world) stop(ctx context.Context) error {
 	}
 	if code := d.cmd.ProcessState.ExitCode(); code != 0 {
 		return fmt.Errorf("the stopped daemon ended with exit code %d:\n%s", code, d.text())
+	}
+	for _, d := range w.daemons {
+		for line := range strings.Lines(d.text()) {
+			if strings.Contains(line, "level=ERROR") || strings.Contains(line, "DATA RACE") || strings.HasPrefix(line, "panic") {
+				return fmt.Errorf("a daemon says: %s", line)
+			}
+		}
 	}
 	left, err := processesOf(w.dir)
 	if err == nil && len(left) > 0 {
