@@ -40,7 +40,7 @@ func (d *daemon) committed(group []*neuron.Record) {
 }
 
 func (d *daemon) output(kernel, cell string, offset int64, text string) {
-	if session := d.host.SessionOfCell(d.ctx, cell); session != "" {
+	if session := d.host.SessionOfCell(cell); session != "" {
 		d.events.live(session, wire.CellOutput, wire.OutputEvent{Cell: cell, Offset: offset, Text: text})
 	}
 }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"time"
@@ -14,7 +15,9 @@ import (
 
 // Bounds of what a client chooses.
 const (
-	maxClientID = 64
+	maxClientID = 64 // bytes
+	maxName     = 128
+	maxPath     = 4096
 	maxCode     = 1 << 20
 	maxTimeout  = time.Hour
 )
@@ -27,8 +30,11 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 	if req.Kind != wire.SessionRun && req.Kind != wire.SessionPy {
 		return wire.Session{}, wire.Errorf(wire.BadRequest, "a session's kind is run or py, not %q", req.Kind)
 	}
-	if !filepath.IsAbs(req.Workspace) || len(req.Workspace) > 4096 || !utf8.ValidString(req.Workspace) {
-		return wire.Session{}, wire.Errorf(wire.BadRequest, "workspace %q is not an absolute path", req.Workspace)
+	if !filepath.IsAbs(req.Workspace) || len(req.Workspace) > maxPath || !utf8.ValidString(req.Workspace) {
+		return wire.Session{}, wire.Errorf(wire.BadRequest, "workspace %.200q is not an absolute path of at most %d bytes", req.Workspace, maxPath)
+	}
+	if len(req.Model) > maxPath || len(req.Python) > maxPath || len(req.Agent) > maxName {
+		return wire.Session{}, wire.Errorf(wire.BadRequest, "model and python have at most %d bytes, an agent's name %d", maxPath, maxName)
 	}
 	req.Workspace = filepath.Clean(req.Workspace)
 	m := open{Session: id, Branch: ident.New(h.o.Now()), Open: req}
@@ -42,7 +48,7 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 			if _, err := h.o.Models.Find(req.Model); err != nil {
 				return wire.Session{}, err
 			}
-			if m.PID, err = h.pids.take(ctx); err != nil {
+			if m.PID, err = h.spare(ctx, id); err != nil {
 				return wire.Session{}, err
 			}
 		}
@@ -90,33 +96,59 @@ func (h *Host) Admit(ctx context.Context, session, clientID string, in wire.Inpu
 		return wire.InputState{}, wire.Errorf(wire.BadRequest, "the input is empty")
 	}
 	m := admit{Session: session, ClientID: clientID, Text: in.Text, Mode: in.Mode}
-	id := ident.Named("input", session+"/"+clientID)
 	before, pid, err := h.admittance(ctx, session)
 	if err != nil {
 		return wire.InputState{}, err
 	}
-	if pid != 0 {
-		err = h.deliver(ctx, processID(h.o.Owner, pid), admitType.Alias(), ident.Derive(id, pid.String()), m)
-	}
-	var refused *wire.Error
-	if pid == 0 || errors.As(err, &refused) && refused.Code == wire.ProcessEnded {
-		if m.PID, err = h.pids.take(ctx); err != nil {
-			return wire.InputState{}, err
-		}
-		err = h.deliver(ctx, sessionID(h.o.Owner, session), forwardType.Alias(), ident.Derive(id, "forward"), m)
-	}
+	old, err := findInput(h.rows(ctx), session, clientID)
 	if err != nil {
 		return wire.InputState{}, err
 	}
-	st, err := h.Input(ctx, session, clientID)
-	if err != nil {
-		return st, err
+	if old == nil {
+		if err := h.admit(ctx, pid, m); err != nil {
+			return wire.InputState{}, err
+		}
+	} else if before, err = h.beforeInput(ctx, session, clientID, old); err != nil {
+		return wire.InputState{}, err
 	}
-	if row, err := findInput(h.rows(ctx), session, clientID); err != nil || row == nil || row.text != in.Text || row.mode != in.Mode {
-		return st, errors.Join(err, wire.Errorf(wire.Conflict, "input %s was already sent with another text or mode", clientID).Do("choose another id"))
+	row, err := findInput(h.rows(ctx), session, clientID)
+	switch {
+	case err != nil:
+		return wire.InputState{}, err
+	case row == nil:
+		return wire.InputState{}, wire.Errorf(wire.Internal, "input %s was not kept", clientID)
+	case row.text != in.Text || row.mode != in.Mode:
+		return wire.InputState{}, wire.Errorf(wire.Conflict, "input %s was already sent with another text or mode", clientID).Do("choose another id")
 	}
+	st := row.wire(session, clientID)
 	st.Event = before
 	return st, nil
+}
+
+// admit brings an input to a process, 0 for none, or to whichever the session finds for it.
+func (h *Host) admit(ctx context.Context, pid ident.PID, m admit) error {
+	id := ident.Named("input", m.Session+"/"+m.ClientID)
+	if pid != 0 {
+		err := h.deliver(ctx, processID(h.o.Owner, pid), admitType.Alias(), ident.Derive(id, pid.String()), m)
+		var refused *wire.Error
+		if !errors.As(err, &refused) || refused.Code != wire.ProcessEnded {
+			return err
+		}
+	}
+	var err error
+	if m.Spare, err = h.spare(ctx, m.Session); err != nil {
+		return err
+	}
+	return h.deliver(ctx, sessionID(h.o.Owner, m.Session), forwardType.Alias(), ident.Derive(id, "forward"), m)
+}
+
+// spare takes a pid for a process that a turn of the session may spawn.
+func (h *Host) spare(ctx context.Context, session string) (ident.PID, error) {
+	pid, err := h.pids.take(ctx)
+	if err == nil {
+		h.places.put(pid.String(), neuron.PlaceOf(session))
+	}
+	return pid, err
 }
 
 // admittance returns the session's last event and its live process, 0 for none.
@@ -130,6 +162,27 @@ from session s where s.id = ?`, []any{session}, func(scan func(...any) error) er
 	return lastEvent, pid, err
 }
 
+// beforeInput returns the sequence just before an input was admitted, for a client that asks again.
+func (h *Host) beforeInput(ctx context.Context, session, clientID string, row *inputRow) (before uint64, err error) {
+	err = h.rows(ctx).Query(`select seq, body from event where session = ? and kind = ? and at = ? order by seq desc`,
+		[]any{session, wire.InputAdmitted, row.at.UnixMicro()}, func(scan func(...any) error) error {
+			var seq uint64
+			var body []byte
+			if err := scan(&seq, &body); err != nil {
+				return err
+			}
+			var e wire.InputEvent
+			if err := json.Unmarshal(body, &e); err != nil {
+				return err
+			}
+			if e.ClientID == clientID {
+				before = seq - 1
+			}
+			return nil
+		})
+	return before, err
+}
+
 // Input returns the state of an input.
 func (h *Host) Input(ctx context.Context, session, clientID string) (wire.InputState, error) {
 	row, err := findInput(h.rows(ctx), session, clientID)
@@ -139,7 +192,7 @@ func (h *Host) Input(ctx context.Context, session, clientID string) (wire.InputS
 	if err != nil {
 		return wire.InputState{}, err
 	}
-	return wire.InputState{Session: session, ClientID: clientID, PID: uint64(row.pid), Mode: row.mode, State: row.state, At: row.at}, nil
+	return row.wire(session, clientID), nil
 }
 
 // RunCell runs code in the python kernel of a session of kind py. Repeated it answers the same.

@@ -1,12 +1,12 @@
 package process
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"soma/ident"
+	"soma/internal/agent/tool"
 	"soma/internal/agent/turn"
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
@@ -14,16 +14,10 @@ import (
 	"soma/wire"
 )
 
-// result is a tool call's end as it is known in this turn.
-type result struct {
-	message message.Message
-	event   wire.ToolResultEvent
-}
-
 // perform stages the effects in the order that the machine gave, then the events that sum them up.
 func (w *work) perform(effects []turn.Effect) error {
 	begins := false
-	for _, e := range effects {
+	for i, e := range effects {
 		var err error
 		switch e := e.(type) {
 		case turn.WantSlot:
@@ -43,9 +37,9 @@ func (w *work) perform(effects []turn.Effect) error {
 		case turn.CancelInference:
 			w.t.CancelExecution(w.s.Execution)
 		case turn.Supersede:
-			// its ledger row and event are written by who reports the failure
+			w.superseded(e, tells(effects[i+1:]))
 		case turn.AppendAnswer:
-			w.appendAnswer()
+			w.appendAnswer(tells(effects[i+1:]))
 		case turn.StartCalls:
 			err = w.startCalls(e.Calls)
 		case turn.CancelCalls:
@@ -71,14 +65,23 @@ func (w *work) perform(effects []turn.Effect) error {
 	return nil
 }
 
+// tells reports whether one of the effects brings an event that carries the new state, or the process's end.
+func tells(effects []turn.Effect) bool {
+	return slices.ContainsFunc(effects, func(e turn.Effect) bool {
+		switch e.(type) {
+		case turn.Note, turn.EndTurn, turn.Ended:
+			return true
+		}
+		return false
+	})
+}
+
 // append adds a message to the branch; a body above the payload limit becomes content.
 func (w *work) append(m message.Message, attempt int) wire.Message {
 	w.s.Messages++
 	row := &insertMessage{branch: w.s.Branch, seq: w.s.Messages, id: w.t.NewID(), role: m.Role, attempt: attempt, at: w.t.Now()}
-	b, err := json.Marshal(m)
-	if err != nil { // its raw parts were checked when it was made
-		panic(err)
-	}
+	b := encode(m)
+	row.said, row.size = m, len(b)
 	if m.Role != message.Note {
 		w.s.Bytes += int64(len(b))
 	}
@@ -120,7 +123,7 @@ func (w *work) startInference(e turn.StartInference, begins bool) {
 	w.s.Alarm = ident.ID{}
 	in := inferenceInput{PID: w.pid, Session: w.s.Session, Branch: w.s.Branch, Through: w.s.Messages, Model: w.s.Model,
 		Inference: e.Inference, Attempt: e.Attempt}
-	w.t.Start(neuron.Execution{ID: w.s.Execution, Attempt: e.Attempt, Kind: InferenceKind, Policy: neuron.Attach, Input: in.encode(),
+	w.t.Start(neuron.Execution{ID: w.s.Execution, Attempt: e.Attempt, Kind: InferenceKind, Policy: neuron.Attach, Input: encode(in),
 		Then: answerType.Alias(), Estimate: w.reservation()})
 	w.event(wire.StepStarted, wire.StepStartedEvent{Step: e.Inference, Attempt: e.Attempt, Turn: begins, Model: w.s.Model,
 		Messages: w.joined, State: w.tell()})
@@ -130,11 +133,14 @@ func (w *work) startInference(e turn.StartInference, begins bool) {
 // reservedOutput is how many tokens of output an attempt is taken to need, before it is known (K-21).
 const reservedOutput = 1000
 
-// reservation estimates an attempt's cost in nano-dollars: four bytes of context are taken for a token. It is 0 while the
-// price or who answers is not known.
+// reserved is what an attempt is taken to use: four bytes of context for a token.
+func (w *work) reserved() message.Usage {
+	return message.Usage{Input: w.s.Bytes / 4, Output: reservedOutput, Estimated: true}
+}
+
+// reservation is the cost of reserved in nano-dollars, 0 while the price or who answers is not known.
 func (w *work) reservation() int64 {
-	u := message.Usage{Input: w.s.Bytes / 4, Output: reservedOutput, Estimated: true}
-	if cost := w.cost(w.s.Vendor, w.s.Served, u, w.t.Now()); cost != nil {
+	if cost := w.cost(w.s.Vendor, w.s.Served, w.reserved(), w.t.Now()); cost != nil {
 		return *cost
 	}
 	return 0
@@ -155,8 +161,29 @@ func (w *work) endTurn(e turn.EndTurn) {
 		Cost: u.Cost, State: w.tell()})
 }
 
-func (w *work) appendAnswer() {
-	w.took.Message = w.append(w.reply.Message, w.took.Attempt)
+// appendAnswer adds the answer to the branch and tells of it before anything that follows from it.
+func (w *work) appendAnswer(told bool) {
+	w.took.Message, w.took.Usage = w.append(w.reply.Message, w.took.Attempt), w.reply.Usage
+	if !told {
+		w.took.State = w.tell()
+	}
+	w.event(wire.StepEnded, w.took)
+	for _, r := range w.refused {
+		w.event(wire.ToolResult, r)
+	}
+}
+
+// superseded tells that what an attempt has shown is not part of the transcript (K-32). Its ledger row comes with its outcome.
+func (w *work) superseded(e turn.Supersede, told bool) {
+	f := &failure{Class: cancelled, Words: "interrupted"}
+	if w.reply != nil {
+		f = w.reply.Failure
+	}
+	ev := wire.StepFailedEvent{Step: e.Inference, Attempt: e.Attempt, Class: f.Class, Error: clip(f.Words, cutText), Again: w.s.Machine.Attempt != 0}
+	if !told {
+		ev.State = w.tell()
+	}
+	w.event(wire.StepFailed, ev)
 }
 
 func (w *work) waitUntil(at time.Time) error {
@@ -173,12 +200,14 @@ func (w *work) startCalls(keys []string) error {
 		return err
 	}
 	for _, key := range keys {
-		c := w.call(key)
-		run, err := w.h.cellOf(w.reply.Message.Calls, c)
+		c, err := w.call(key)
 		if err != nil {
 			return err
 		}
-		c.Kernel = kernel
+		run, err := cellOf(c, w.reply.Message.Calls)
+		if err != nil {
+			return err
+		}
 		if err := startCell(w.t, kernel, at, w.pid, run); err != nil {
 			return err
 		}
@@ -188,12 +217,34 @@ func (w *work) startCalls(keys []string) error {
 	return nil
 }
 
+// call returns an open call by its name in the turn machine.
+func (w *work) call(key string) (*openCall, error) {
+	for i := range w.s.Calls {
+		if c := &w.s.Calls[i]; c.key() == key {
+			return c, nil
+		}
+	}
+	return nil, neuron.Settle(fmt.Errorf("call %s is not open", key))
+}
+
+// cellOf returns the cell of a call that passed its checks.
+func cellOf(c *openCall, calls []message.Call) (runCell, error) {
+	code, timeout, err := tool.PythonCall(calls[c.Position].Arguments)
+	if err != nil {
+		return runCell{}, neuron.Settle(err)
+	}
+	return runCell{Cell: c.cell(), Code: code, TimeoutMS: timeout.Milliseconds()}, nil
+}
+
+// cancelCalls interrupts cells that run. All of them are in the branch's current python kernel, if that is still there.
 func (w *work) cancelCalls(keys []string) error {
 	for _, key := range keys {
-		if c := w.call(key); c != nil && c.Cell != "" {
-			if err := interruptCell(w.t, c.Kernel, c.Cell); err != nil {
-				return err
-			}
+		c, err := w.call(key)
+		if err != nil {
+			return err
+		}
+		if err := interruptCell(w.t, w.s.Kernel.ID, c.cell()); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -201,29 +252,28 @@ func (w *work) cancelCalls(keys []string) error {
 
 // appendResult adds the tool message of a call to the branch: the one of this turn, one held in its row, or a cancelled one.
 func (w *work) appendResult(e turn.AppendResult) error {
-	i := slices.IndexFunc(w.s.Calls, func(c openCall) bool { return c.Key == e.Call })
-	if i < 0 {
-		return neuron.Settle(fmt.Errorf("call %s is not open", e.Call))
+	open, err := w.call(e.Call)
+	if err != nil {
+		return err
 	}
-	c := w.s.Calls[i]
-	w.s.Calls = slices.Delete(w.s.Calls, i, i+1)
+	c := *open
+	w.s.Calls = slices.DeleteFunc(w.s.Calls, func(o openCall) bool { return o.Position == c.Position })
 	if e.Cancelled {
 		text := "cancelled: it was interrupted; what it did before that stays done"
 		w.t.Write(&endToolCall{id: c.Row, status: message.Cancelled, at: w.t.Now()})
 		w.append(message.Message{Role: message.Tool, CallID: c.CallID, Status: message.Cancelled, Text: text}, 0)
-		w.event(wire.ToolResult, wire.ToolResultEvent{Step: c.Step, CallID: c.CallID, Tool: c.Tool, Cell: c.Cell,
-			Status: string(message.Cancelled), Note: text, State: w.tell()})
+		w.event(wire.ToolResult, wire.ToolResultEvent{Step: e.Inference, Position: c.Position, CallID: c.CallID, Tool: c.Tool,
+			Cell: c.cell(), Status: string(message.Cancelled), Note: text})
 		return nil
 	}
-	if r, ok := w.results[e.Call]; ok {
-		w.append(r.message, 0)
-		return nil
+	m, ok := w.results[e.Call]
+	if !ok {
+		if m, err = heldResult(w.t, c.Row); err != nil {
+			return err
+		}
 	}
-	held, err := heldResult(w.t, c.Row)
-	if err != nil {
-		return err
-	}
-	w.append(held, 0)
+	delete(w.results, e.Call)
+	w.append(m, 0)
 	return nil
 }
 
@@ -232,6 +282,6 @@ func (w *work) ended() {
 		w.t.Write(&pykernel.EndKernel{ID: w.s.Kernel.ID, Reason: "the process has ended"})
 		w.s.Kernel.gone(w.s.Kernel.ID)
 	}
-	w.event(wire.ProcessExited, wire.StateEvent{State: w.wireState(), ExitCode: w.exitCode()})
+	w.event(wire.ProcessExited, wire.StateEvent{State: w.wireState(), ExitCode: &w.s.Machine.Exit.Code})
 	w.told = true
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"soma/ident"
+	"soma/internal/agent/turn"
 	"soma/internal/neuron"
 	"soma/message"
 	"soma/wire"
@@ -22,6 +23,10 @@ type inputRow struct {
 	at                time.Time
 }
 
+func (r *inputRow) wire(session, clientID string) wire.InputState {
+	return wire.InputState{Session: session, ClientID: clientID, PID: uint64(r.pid), Mode: r.mode, State: r.state, At: r.at}
+}
+
 // findInput returns the row of an input, nil if there is none.
 func findInput(q querier, session, clientID string) (*inputRow, error) {
 	var found *inputRow
@@ -35,6 +40,23 @@ func findInput(q querier, session, clientID string) (*inputRow, error) {
 			return err
 		})
 	return found, err
+}
+
+// inputsOf returns the inputs that wait for a process, in order of admission.
+func inputsOf(q querier, pid ident.PID) ([]turn.InputAdmitted, error) {
+	var all []turn.InputAdmitted
+	err := q.Query(`select client_id, mode from input where pid = ? and state = 'admitted' order by id`, []any{int64(pid)},
+		func(scan func(...any) error) error {
+			var id, mode string
+			err := scan(&id, &mode)
+			all = append(all, admitted(id, mode))
+			return err
+		})
+	return all, err
+}
+
+func admitted(clientID, mode string) turn.InputAdmitted {
+	return turn.InputAdmitted{ID: clientID, After: mode == wire.After}
 }
 
 type processRow struct {

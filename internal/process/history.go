@@ -1,6 +1,7 @@
 package process
 
 import (
+	"container/list"
 	"context"
 	"slices"
 	"sync"
@@ -12,20 +13,23 @@ import (
 // maxHistoryBytes bounds the histories kept in memory; past it those that were used longest ago go.
 const maxHistoryBytes = 64 << 20
 
-// histories keeps what the running branches hold, so that a step reads only the messages that are new. Committed messages
-// never change, so what is kept cannot become wrong.
+// histories keeps what the branches hold that are worked on: committed messages are added as they come, so that a step reads
+// nothing. They never change, so what is kept cannot become wrong.
 type histories struct {
 	mu    sync.Mutex
-	kept  map[ident.ID]*history
+	kept  map[ident.ID]*list.Element // of *history
+	order list.List                  // longest unused first
 	bytes int
-	clock uint64
 }
 
 type history struct {
+	branch   ident.ID
 	messages []message.Message // seq 1, 2, …; only ever appended to, so that readers may hold a prefix
 	bytes    int
-	used     uint64
 }
+
+// historyBytes is what one branch takes beside its messages.
+const historyBytes = 256
 
 // through returns the branch's messages 1 to last. The caller must not change them.
 func (hs *histories) through(ctx context.Context, h *Host, branch ident.ID, last uint64) ([]message.Message, error) {
@@ -35,67 +39,68 @@ func (hs *histories) through(ctx context.Context, h *Host, branch ident.ID, last
 		if err != nil {
 			return nil, err
 		}
-		known = hs.put(branch, known, more, bytes)
+		known = append(slices.Clip(known), more...)
+		hs.put(branch, int(n), more, bytes)
 	}
-	if uint64(len(known)) < last {
-		return known, nil // the last rows were removed meanwhile
-	}
-	return slices.Clip(known[:last]), nil
+	return slices.Clip(known[:min(uint64(len(known)), last)]), nil
 }
 
 func (hs *histories) take(branch ident.ID) []message.Message {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	hs.clock++
-	if k := hs.kept[branch]; k != nil {
-		k.used = hs.clock
-		return k.messages
+	e := hs.kept[branch]
+	if e == nil {
+		return nil
 	}
-	return nil
+	hs.order.MoveToBack(e)
+	return e.Value.(*history).messages
 }
 
-// put appends more to what is kept of a branch, unless another step did so meanwhile.
-func (hs *histories) put(branch ident.ID, known, more []message.Message, bytes int) []message.Message {
+// committed adds a message that was just committed to what is kept of its branch, and begins with a branch's first one.
+func (hs *histories) committed(m *insertMessage) {
+	hs.put(m.branch, int(m.seq)-1, []message.Message{m.said}, m.size)
+}
+
+// put adds messages to the after first ones of a branch. What does not follow on what is kept changes nothing: it is there
+// already, or a read fills the gap.
+func (hs *histories) put(branch ident.ID, after int, more []message.Message, bytes int) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if hs.kept == nil {
-		hs.kept = map[ident.ID]*history{}
+	e := hs.kept[branch]
+	switch {
+	case e == nil && after > 0:
+		return
+	case e == nil:
+		if hs.kept == nil {
+			hs.kept = map[ident.ID]*list.Element{}
+		}
+		e = hs.order.PushBack(&history{branch: branch})
+		hs.kept[branch] = e
+		bytes += historyBytes
+	case len(e.Value.(*history).messages) != after:
+		return
 	}
-	k := hs.kept[branch]
-	if k == nil {
-		k = &history{used: hs.clock}
-		hs.kept[branch] = k
-	}
-	if len(k.messages) != len(known) {
-		return append(slices.Clip(known), more...)
-	}
+	k := e.Value.(*history)
 	k.messages = append(k.messages, more...)
 	k.bytes += bytes
 	hs.bytes += bytes
-	for hs.bytes > maxHistoryBytes && len(hs.kept) > 1 {
-		hs.dropOldest()
+	hs.order.MoveToBack(e)
+	for hs.bytes > maxHistoryBytes && hs.order.Len() > 1 {
+		hs.drop(hs.order.Front())
 	}
-	return k.messages
-}
-
-func (hs *histories) dropOldest() {
-	var oldest ident.ID
-	var found *history
-	for id, k := range hs.kept {
-		if found == nil || k.used < found.used {
-			oldest, found = id, k
-		}
-	}
-	hs.bytes -= found.bytes
-	delete(hs.kept, oldest)
 }
 
 // forget drops a branch that nothing works on any more.
 func (hs *histories) forget(branch ident.ID) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if k := hs.kept[branch]; k != nil {
-		hs.bytes -= k.bytes
-		delete(hs.kept, branch)
+	if e := hs.kept[branch]; e != nil {
+		hs.drop(e)
 	}
+}
+
+func (hs *histories) drop(e *list.Element) {
+	k := hs.order.Remove(e).(*history)
+	hs.bytes -= k.bytes
+	delete(hs.kept, k.branch)
 }

@@ -3,10 +3,11 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
+	"soma/ident"
 	"soma/internal/agent/model"
 	"soma/internal/agent/price"
 	"soma/internal/neuron"
@@ -66,16 +67,14 @@ type Host struct {
 	live    liveTexts
 	cells   liveCells
 	spools  spools
+	places  places
 
 	histories histories
-
-	mu     sync.Mutex
-	places map[string]neuron.Place // of process keys, as far as looked up
 }
 
 // New returns a host that is not running yet: wire its Kinds and Adapter into an engine, then Start it with that engine.
 func New(o Options) *Host {
-	h := &Host{o: o, places: map[string]neuron.Place{}}
+	h := &Host{o: o}
 	h.slots = newSlots(h)
 	h.pids.host = h
 	h.spools.dir = o.Spool
@@ -94,6 +93,37 @@ func (h *Host) Adapter() neuron.Adapter { return (*inference)(h) }
 // Bind gives the host the engine, before that is started: recovery may already need it.
 func (h *Host) Bind(n Neurons) { h.neurons = n }
 
+// Load finds what an earlier daemon left beside the store and in it. It comes before the engine's start.
+func (h *Host) Load(ctx context.Context) error {
+	h.places.find = func(pid ident.PID) (session string, err error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
+		defer cancel()
+		row, err := findProcess(h.rows(ctx), pid)
+		if err != nil || row == nil {
+			return "", err
+		}
+		return row.session, nil
+	}
+	keep := map[ident.ID]bool{}
+	err := h.rows(ctx).Query(`select id, attempt from execution where kind = ?`, []any{InferenceKind}, func(scan func(...any) error) error {
+		var b []byte
+		var attempt uint16
+		if err := scan(&b, &attempt); err != nil {
+			return err
+		}
+		id, err := ident.FromBytes(b)
+		keep[id.WithAttempt(attempt)] = true
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read the running inferences: %w", err)
+	}
+	return errors.Join(h.spools.load(keep), h.cells.load(h.rows(ctx)))
+}
+
+// lookupTime bounds a read that nobody gives a context.
+const lookupTime = 5 * time.Second
+
 // Start reserves pids and queues every process that is Ready. The engine must run; ctx bounds the start only.
 func (h *Host) Start(ctx context.Context) error {
 	return errors.Join(h.pids.reserve(ctx), h.slots.start(ctx))
@@ -102,4 +132,23 @@ func (h *Host) Start(ctx context.Context) error {
 // Stop ends what the host runs by itself and waits for it.
 func (h *Host) Stop(ctx context.Context) error {
 	return errors.Join(h.slots.stop(ctx), h.spools.close())
+}
+
+// Committed takes an operation of a committed record, in commit order. It does not block.
+func (h *Host) Committed(op neuron.Op) {
+	switch op := op.(type) {
+	case *insertMessage:
+		h.histories.committed(op)
+	case *Update:
+		if !op.endedAt.IsZero() {
+			h.histories.forget(op.branch)
+		}
+		h.slots.update(op)
+	case *insertCell:
+		h.cells.put(op.id, op.session)
+	case *endCell:
+		h.cells.drop(op.ended.Cell)
+	case *insertLedger:
+		h.spools.release(op.id)
+	}
 }

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"encoding/json"
 	"time"
 
 	"soma/ident"
@@ -38,14 +37,15 @@ type open struct {
 	Open    wire.OpenSession `json:"open"`
 }
 
-// admit stores an input. PID is the process that a session spawns for it where none lives.
+// admit brings an input to a process, or to the session, which forwards it.
 type admit struct {
-	Session  string    `json:"session"`
-	ClientID string    `json:"client_id"`
-	Text     string    `json:"text"`
-	Mode     string    `json:"mode"`
-	PID      ident.PID `json:"pid,omitempty"`
-	// Stored says that the row was written by the session's turn that forwards the input.
+	Session  string `json:"session"`
+	ClientID string `json:"client_id"`
+	Text     string `json:"text,omitempty"`
+	Mode     string `json:"mode"`
+	// Spare is a pid that the session may give to a new process for it.
+	Spare ident.PID `json:"spare,omitempty"`
+	// Stored says that the session has written the row, with the text.
 	Stored bool `json:"stored,omitempty"`
 }
 
@@ -75,9 +75,10 @@ type signal struct {
 
 // answer is the payload of an inference's outcome.
 type answer struct {
+	Step    int64           `json:"step"`
 	Message message.Message `json:"message"`
 	Usage   message.Usage   `json:"usage"`
-	// Failure is set when the provider failed; Message is then empty.
+	// Failure is set when there is no answer; Message is then empty.
 	Failure   *failure  `json:"failure,omitempty"`
 	Vendor    string    `json:"vendor"`
 	Model     string    `json:"model"`
@@ -85,11 +86,18 @@ type answer struct {
 	EndedAt   time.Time `json:"ended_at"`
 }
 
+// failure says why there is no answer: Class is one of package model, or one of those below.
 type failure struct {
 	Class      string        `json:"class"`
 	Words      string        `json:"words"`
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
 }
+
+// Classes of failures that are not the provider's.
+const (
+	cancelled = "cancelled" // closed by an interrupt
+	lost      = "lost"      // the daemon ended meanwhile, and what the attempt has used is an estimate
+)
 
 // inferenceInput is the input of the execution InferenceKind: where to find the context, never the context itself.
 type inferenceInput struct {
@@ -100,14 +108,6 @@ type inferenceInput struct {
 	Model     string    `json:"model"`
 	Inference int64     `json:"inference"`
 	Attempt   int       `json:"attempt"`
-}
-
-func (in *inferenceInput) encode() json.RawMessage {
-	b, err := json.Marshal(in)
-	if err != nil { // plain numbers and strings
-		panic(err)
-	}
-	return b
 }
 
 // The permanent aliases.

@@ -313,13 +313,3 @@ func (h *Host) Counts(ctx context.Context) (map[string]int, error) {
 	})
 	return counts, err
 }
-
-// placeOfProcess finds the place of a process: that of its session. A process that has no row yet has the place of its key.
-func (h *Host) placeOfProcess(id neuron.ID) neuron.Place {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if p, ok := h.places[id.Key]; ok {
-		return p
-	}
-	return neuron.PlaceOf(id.Key)
-}

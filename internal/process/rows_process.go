@@ -60,6 +60,9 @@ type insertMessage struct {
 	content ident.ID
 	attempt int
 	at      time.Time
+	// After the commit the branch's history takes it from here: size is the length of its JSON in bytes.
+	said message.Message
+	size int
 }
 
 func (*insertMessage) SQL() string {
@@ -81,17 +84,18 @@ type insertToolCall struct {
 	status   message.CallStatus
 	cell     string
 	at       time.Time
+	result   []byte // of a call that was refused, while earlier ones run
 	endedAt  time.Time
 }
 
 func (*insertToolCall) SQL() string {
-	return `insert into tool_call (id, pid, branch, step, position, call_id, tool, arguments, state, status, cell, cost, started_at, ended_at)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)`
+	return `insert into tool_call (id, pid, branch, step, position, call_id, tool, arguments, state, status, cell, result, cost, started_at, ended_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)`
 }
 
 func (o *insertToolCall) Args() []any {
 	return []any{o.id[:], int64(o.pid), o.branch[:], o.step, int64(o.position), o.call.ID, o.call.Tool, []byte(o.call.Arguments),
-		o.state, string(o.status), o.cell, o.at.UnixMicro(), stamp(o.endedAt)}
+		o.state, string(o.status), o.cell, blob(o.result), o.at.UnixMicro(), stamp(o.endedAt)}
 }
 
 type endToolCall struct {

@@ -68,6 +68,18 @@ func (o *insertInput) Args() []any {
 	return []any{o.session, o.clientID, o.id[:], int64(o.pid), o.mode, o.text, o.at.UnixMicro()}
 }
 
+// moveInput gives an input that waits to another process.
+type moveInput struct {
+	session, clientID string
+	pid               ident.PID
+}
+
+func (*moveInput) SQL() string {
+	return `update input set pid = ? where session = ? and client_id = ? and state = 'admitted'`
+}
+
+func (o *moveInput) Args() []any { return []any{int64(o.pid), o.session, o.clientID} }
+
 type endInput struct {
 	session, clientID string
 	state             string // delivered, cancelled

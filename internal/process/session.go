@@ -1,7 +1,6 @@
 package process
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,11 +14,12 @@ import (
 
 // sessionState is what a session's neuron remembers.
 type sessionState struct {
-	Open   wire.OpenSession `json:"open"`
-	Branch ident.ID         `json:"branch"`
-	PID    ident.PID        `json:"pid,omitempty"` // the newest process
-	Closed bool             `json:"closed,omitempty"`
-	Kernel pykernelSlot     `json:"kernel"` // of a session of kind py
+	Open      wire.OpenSession `json:"open"`
+	Branch    ident.ID         `json:"branch"`
+	PID       ident.PID        `json:"pid,omitempty"` // the newest process
+	Closed    bool             `json:"closed,omitempty"`
+	CreatedAt time.Time        `json:"created_at"`
+	Kernel    pykernelSlot     `json:"kernel"` // of a session of kind py
 }
 
 func (s *sessionState) exists() bool { return !s.Branch.IsZero() }
@@ -41,6 +41,28 @@ func (h *Host) sessionKind() *neuron.Kind {
 	return k
 }
 
+func existingSession(t *neuron.Turn) (sessionState, error) {
+	s, err := neuron.State(t, sessionType, nil)
+	if err == nil && !s.exists() {
+		err = neuron.SettleAs(codeMissing, errors.New("no such session"))
+	}
+	return s, err
+}
+
+// workingSession returns the state of a session of this kind that takes work.
+func workingSession(t *neuron.Turn, kind string) (sessionState, error) {
+	s, err := existingSession(t)
+	switch {
+	case err != nil:
+		return s, err
+	case s.Closed:
+		return s, neuron.SettleAs(codeClosed, errors.New("the session is closed"))
+	case s.Open.Kind != kind:
+		return s, neuron.SettleAs(codeKind, fmt.Errorf("the session is of kind %s", s.Open.Kind))
+	}
+	return s, nil
+}
+
 func (h *Host) openSession(t *neuron.Turn, m open) error {
 	s, err := neuron.State(t, sessionType, nil)
 	if err != nil {
@@ -52,7 +74,7 @@ func (h *Host) openSession(t *neuron.Turn, m open) error {
 		}
 		return nil
 	}
-	s = sessionState{Open: m.Open, Branch: m.Branch, PID: m.PID}
+	s = sessionState{Open: m.Open, Branch: m.Branch, PID: m.PID, CreatedAt: t.Now()}
 	id := t.Self().Key
 	t.Write(
 		&insertSession{id: id, owner: t.Self().Owner, place: neuron.PlaceOf(id), open: m.Open, branch: m.Branch, at: t.Now()},
@@ -76,40 +98,54 @@ func spawn(t *neuron.Turn, s *sessionState, pid ident.PID) {
 		Workspace: s.Open.Workspace, State: wire.State{State: string(turn.Created), Since: t.Now()}, Cost: new(int64), CreatedAt: t.Now()})
 }
 
-// forwardInput spawns a process where none lives, stores the input, and sends it on.
+// forwardInput stores the input and sends it to the session's process, or to a new one where none lives. One that comes back,
+// because its process ended before it, goes to the next; in a session that was closed meanwhile it is cancelled.
 func (h *Host) forwardInput(t *neuron.Turn, m admit) error {
-	s, err := neuron.State(t, sessionType, nil)
-	switch {
-	case err != nil:
-		return err
-	case !s.exists():
-		return neuron.SettleAs(codeMissing, errors.New("no such session"))
-	case s.Closed:
-		return neuron.SettleAs(codeClosed, errors.New("the session is closed"))
-	case s.Open.Kind != wire.SessionRun:
-		return neuron.SettleAs(codeKind, errors.New("this session runs cells, not agents"))
+	s, err := workingSession(t, wire.SessionRun)
+	var refused *neuron.Refusal
+	if m.Stored && errors.As(err, &refused) && refused.Code == codeClosed {
+		cancelInput(t, m)
+		return nil
 	}
-	if old, err := findInput(t, m.Session, m.ClientID); err != nil || old != nil {
-		return errors.Join(err, sameInput(old, m))
+	if err != nil {
+		return err
+	}
+	if !m.Stored {
+		if old, err := findInput(t, m.Session, m.ClientID); err != nil || old != nil {
+			return errors.Join(err, sameInput(old, m))
+		}
 	}
 	alive, err := processAlive(t, s.PID)
 	if err != nil {
 		return err
 	}
 	if !alive {
-		spawn(t, &s, m.PID)
+		if m.Spare == 0 {
+			return neuron.Settle(fmt.Errorf("input %s came without a pid to spawn", m.ClientID))
+		}
+		spawn(t, &s, m.Spare)
+		m.Spare = 0 // the new process finds the input in its row, whatever reaches it first
 	}
-	m.PID, m.Stored = s.PID, true
-	storeInput(t, m)
+	if m.Stored {
+		t.Write(&moveInput{session: m.Session, clientID: m.ClientID, pid: s.PID})
+	} else {
+		storeInput(t, m, s.PID)
+	}
+	m.Stored, m.Text = true, "" // the row has the text
 	if err := neuron.Send(t, processID(t.Self().Owner, s.PID), admitType, m, neuron.AtDepth(0)); err != nil {
 		return err
 	}
 	return neuron.SetState(t, sessionType, s)
 }
 
-func storeInput(t *neuron.Turn, m admit) {
-	t.Write(&insertInput{session: m.Session, clientID: m.ClientID, id: t.NewID(), pid: m.PID, mode: m.Mode, text: m.Text, at: t.Now()})
-	emit(t, m.Session, m.PID, wire.InputAdmitted, wire.InputEvent{ClientID: m.ClientID, Mode: m.Mode, State: "admitted", Text: m.Text})
+func storeInput(t *neuron.Turn, m admit, pid ident.PID) {
+	t.Write(&insertInput{session: m.Session, clientID: m.ClientID, id: t.NewID(), pid: pid, mode: m.Mode, text: m.Text, at: t.Now()})
+	emit(t, m.Session, pid, wire.InputAdmitted, wire.InputEvent{ClientID: m.ClientID, Mode: m.Mode, State: "admitted", Text: m.Text})
+}
+
+func cancelInput(t *neuron.Turn, m admit) {
+	t.Write(&endInput{session: m.Session, clientID: m.ClientID, state: "cancelled", at: t.Now()})
+	emit(t, m.Session, 0, wire.InputEnded, wire.InputEvent{ClientID: m.ClientID, Mode: m.Mode, State: "cancelled"})
 }
 
 // sameInput refuses an id that was used for another input; the same input again is no error.
@@ -121,14 +157,9 @@ func sameInput(old *inputRow, m admit) error {
 }
 
 func (h *Host) closeSession(t *neuron.Turn, m closing) error {
-	s, err := neuron.State(t, sessionType, nil)
-	switch {
-	case err != nil:
+	s, err := existingSession(t)
+	if err != nil || s.Closed {
 		return err
-	case !s.exists():
-		return neuron.SettleAs(codeMissing, errors.New("no such session"))
-	case s.Closed:
-		return nil
 	}
 	s.Closed = true
 	id := t.Self()
@@ -137,8 +168,8 @@ func (h *Host) closeSession(t *neuron.Turn, m closing) error {
 		t.Write(&pykernel.EndKernel{ID: s.Kernel.ID, Reason: "the session was closed"})
 	}
 	now := t.Now()
-	emit(t, id.Key, 0, wire.SessionEnded, wire.Session{ID: id.Key, Kind: s.Open.Kind, Workspace: s.Open.Workspace, State: "closed",
-		PID: uint64(s.PID), ClosedAt: &now})
+	emit(t, id.Key, 0, wire.SessionEnded, wire.Session{ID: id.Key, Kind: s.Open.Kind, Workspace: s.Open.Workspace, Model: s.Open.Model,
+		Agent: s.Open.Agent, Python: s.Open.Python, State: "closed", PID: uint64(s.PID), CreatedAt: s.CreatedAt, ClosedAt: &now})
 	alive, err := processAlive(t, s.PID)
 	if err != nil {
 		return err
@@ -153,16 +184,9 @@ func (h *Host) closeSession(t *neuron.Turn, m closing) error {
 }
 
 func (h *Host) runSessionCell(t *neuron.Turn, m runCell) error {
-	s, err := neuron.State(t, sessionType, nil)
-	switch {
-	case err != nil:
+	s, err := workingSession(t, wire.SessionPy)
+	if err != nil {
 		return err
-	case !s.exists():
-		return neuron.SettleAs(codeMissing, errors.New("no such session"))
-	case s.Closed:
-		return neuron.SettleAs(codeClosed, errors.New("the session is closed"))
-	case s.Open.Kind != wire.SessionPy:
-		return neuron.SettleAs(codeKind, errors.New("this session runs agents, not cells"))
 	}
 	old, err := findCell(t, m.Cell)
 	if err != nil {
@@ -225,17 +249,4 @@ func (h *Host) sessionPykernelGone(t *neuron.Turn, m pykernel.Gone) error {
 		return err
 	}
 	return neuron.SetState(t, sessionType, s)
-}
-
-// emit stages one event of a session.
-func emit(t *neuron.Turn, session string, pid ident.PID, kind string, body any) {
-	t.Write(newEvent(session, pid, kind, body, t.Now()))
-}
-
-func newEvent(session string, pid ident.PID, kind string, body any, at time.Time) *Event {
-	b, err := json.Marshal(body)
-	if err != nil { // wire structs hold nothing that cannot be encoded
-		panic(err)
-	}
-	return &Event{Event: wire.Event{Session: session, PID: uint64(pid), Kind: kind, At: at, Body: b}}
 }

@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -22,53 +23,40 @@ const (
 // slots drives the scheduler: it learns from committed updates who is ready and who gave its slot back, and delivers
 // agent.dispatch.v1 to whoever gets one. No timer runs while nobody waits.
 type slots struct {
-	host *Host
+	host  *Host
+	kick  chan struct{} // capacity 1: the queue changed
+	tasks lifecycle.Tasks
 
-	mu     sync.Mutex
-	queue  *schedule.RoundRobin
-	closed bool
-
-	tasks   lifecycle.Tasks
-	started bool
-	ctx     context.Context // of the tasks; Tasks.Stop ends what comes from it
+	mu    sync.Mutex
+	queue *schedule.RoundRobin
 }
 
 func newSlots(h *Host) *slots {
-	return &slots{host: h, queue: schedule.NewRoundRobin(h.o.MaxConcurrent)}
+	return &slots{host: h, kick: make(chan struct{}, 1), queue: schedule.NewRoundRobin(h.o.MaxConcurrent)}
 }
 
-// start queues every process that is Ready, in pages, oldest first.
+// start queues every process that is Ready, in pages, oldest first, and begins to give out slots.
 func (s *slots) start(ctx context.Context) error {
-	s.mu.Lock()
-	s.ctx, s.started = context.WithoutCancel(ctx), true
-	s.mu.Unlock()
 	var after int64
-	for {
-		n := 0
+	for n := -1; n != 0; {
+		n = 0
 		err := s.host.o.Reader.Query(ctx, `select pid from process where ended_at is null and state = ? and pid > ? order by pid limit 1000`,
 			[]any{string(turn.Ready), after}, func(scan func(...any) error) error {
 				n++
-				if err := scan(&after); err != nil {
-					return err
-				}
+				err := scan(&after)
 				s.mu.Lock()
 				s.queue.Ready(ident.PID(after))
 				s.mu.Unlock()
-				return nil
+				return err
 			})
-		if err != nil || n == 0 {
-			s.pump()
-			return err
+		if err != nil {
+			return fmt.Errorf("cannot read who is ready: %w", err)
 		}
 	}
+	return s.tasks.Go(context.WithoutCancel(ctx), "scheduler", s.run)
 }
 
-func (s *slots) stop(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	return s.tasks.Stop(ctx)
-}
+func (s *slots) stop(ctx context.Context) error { return s.tasks.Stop(ctx) }
 
 // update takes a committed change of a process.
 func (s *slots) update(u *Update) {
@@ -83,21 +71,29 @@ func (s *slots) update(u *Update) {
 		s.queue.Ready(u.PID)
 	}
 	s.mu.Unlock()
-	s.pump()
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
 }
 
-// pump gives out the slots that are free.
-func (s *slots) pump() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.started && !s.closed {
+// run gives out the slots that are free.
+func (s *slots) run(ctx context.Context) error {
+	for {
+		s.mu.Lock()
 		d := s.queue.Next()
-		if d.Kind != schedule.Run {
-			return
+		s.mu.Unlock()
+		if d.Kind == schedule.Run {
+			err := s.tasks.Go(ctx, "dispatch", func(ctx context.Context) error { s.dispatch(ctx, d.PID); return nil })
+			if err != nil {
+				return nil // stopping
+			}
+			continue
 		}
-		err := s.tasks.Go(s.ctx, "dispatch", func(ctx context.Context) error { s.dispatch(ctx, d.PID); return nil })
-		if err != nil {
-			return // stopping
+		select {
+		case <-s.kick:
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }

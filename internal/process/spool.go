@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -165,23 +164,4 @@ func (sl *slot) read() (id ident.ID, answer []byte, err error) {
 		return id, nil, errTorn
 	}
 	return id, answer, nil
-}
-
-// Load finds what an earlier daemon left beside the store. It comes before the engine's start.
-func (h *Host) Load(ctx context.Context) error {
-	keep := map[ident.ID]bool{}
-	err := h.rows(ctx).Query(`select id, attempt from execution where kind = ?`, []any{InferenceKind}, func(scan func(...any) error) error {
-		var b []byte
-		var attempt uint16
-		if err := scan(&b, &attempt); err != nil {
-			return err
-		}
-		id, err := ident.FromBytes(b)
-		keep[id.WithAttempt(attempt)] = true
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("cannot read the running inferences: %w", err)
-	}
-	return h.spools.load(keep)
 }

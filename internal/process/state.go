@@ -3,7 +3,7 @@ package process
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"strconv"
 	"time"
 
 	"soma/ident"
@@ -35,16 +35,24 @@ func (s *sums) spend(u message.Usage, cost *int64) {
 	}
 }
 
-// openCall is a call of the last answer whose result has not joined the branch. Its key in the turn machine is its
-// position, for a provider's own ids may repeat.
+// openCall is a call of the last answer whose result has not joined the branch. With 128 of them and 400 inputs the state must
+// stay below 64 KiB, so that what can be derived is not here.
 type openCall struct {
-	Key    string   `json:"key"`
-	CallID string   `json:"call_id"`
-	Tool   string   `json:"tool"`
-	Row    ident.ID `json:"row"`
-	Cell   string   `json:"cell,omitempty"`
-	Kernel string   `json:"kernel,omitempty"`
-	Step   int64    `json:"step"`
+	// Position in its message is also its name in the turn machine, for a provider's own ids may repeat.
+	Position int      `json:"at"`
+	CallID   string   `json:"id"`
+	Tool     string   `json:"tool,omitempty"` // empty for a call that was refused
+	Row      ident.ID `json:"row"`
+}
+
+func (c *openCall) key() string { return strconv.Itoa(c.Position) }
+
+// cell is the id of the cell that the call became, "" for one that was refused.
+func (c *openCall) cell() string {
+	if c.Tool == "" {
+		return ""
+	}
+	return ident.Derive(c.Row, "cell").String()
 }
 
 // processState is what a process's neuron remembers.
@@ -76,7 +84,7 @@ func processID(owner string, pid ident.PID) neuron.ID {
 
 func (h *Host) processKind() *neuron.Kind {
 	k := neuron.NewKind(ProcessKind)
-	k.Place = h.placeOfProcess
+	k.Place = h.places.of
 	neuron.Handle(k, admitType, func(t *neuron.Turn, m admit) error { return h.work(t, func(w *work) error { return w.admit(m) }) })
 	neuron.Handle(k, dispatchType, func(t *neuron.Turn, _ dispatch) error {
 		return h.work(t, func(w *work) error { return w.step(turn.Dispatched{}) })
@@ -105,54 +113,72 @@ type work struct {
 	update Update
 	// told says that an event of this turn already carries the new state.
 	told bool
-	// results are the tool messages that are known in this turn, by call key.
-	results map[string]result
+	// results are the tool messages that are known in this turn and have not joined, by call key.
+	results map[string]message.Message
 	// joined are the messages that entered the branch, for the event that tells of them.
-	joined []wire.Message
-	reply  *answer // the answer that is being taken
-	took   wire.StepEndedEvent
+	joined  []wire.Message
+	reply   *answer                // the outcome that is being taken
+	refused []wire.ToolResultEvent // calls of the answer that never run
+	took    wire.StepEndedEvent
 }
 
 // work loads the process, lets fn change it, and stages what follows.
 func (h *Host) work(t *neuron.Turn, fn func(*work) error) error {
-	w := &work{h: h, t: t, results: map[string]result{}}
-	if err := w.load(); err != nil {
+	w := &work{h: h, t: t, results: map[string]message.Message{}}
+	fresh, err := w.load()
+	if err != nil {
 		return err
 	}
 	w.before = w.s.Machine
 	sums := w.s.Sums
-	if err := fn(w); err != nil {
+	if fresh {
+		err = w.takeStored()
+	}
+	if err == nil {
+		err = fn(w)
+	}
+	if err != nil {
 		return err
 	}
 	return w.finish(sums)
 }
 
-func (w *work) load() error {
-	pid, err := ident.ParsePID(w.t.Self().Key)
-	if err != nil {
-		return neuron.Settle(err)
+// load reads the state; a fresh process takes it from its row.
+func (w *work) load() (fresh bool, err error) {
+	if w.pid, err = ident.ParsePID(w.t.Self().Key); err != nil {
+		return false, neuron.Settle(err)
 	}
-	w.pid = pid
 	if w.s, err = neuron.State(w.t, processType, nil); err != nil || w.s.Session != "" {
-		return err
+		w.s.Machine.Hold = w.h.o.Hold // as the person wants it now
+		return false, err
 	}
-	row, err := findProcess(w.t, pid)
+	row, err := findProcess(w.t, w.pid)
+	if err == nil && row == nil {
+		err = neuron.SettleAs(codeMissing, fmt.Errorf("no process %s", w.pid))
+	}
 	if err != nil {
-		return err
-	}
-	if row == nil {
-		return neuron.SettleAs(codeMissing, fmt.Errorf("no process %s", pid))
+		return false, err
 	}
 	last, err := lastMessage(w.t, row.branch)
 	if err != nil {
-		return err
+		return false, err
 	}
 	w.s = processState{
 		Machine: turn.New(row.createdAt, turn.Options{RunToEnd: !row.keep, Hold: w.h.o.Hold}),
 		Session: row.session, Branch: row.branch, Model: row.model, Python: row.python, Workspace: row.workspace,
 		Messages: last, Sums: sums{Cost: new(int64)}, Turn: sums{Cost: new(int64)},
 	}
-	return nil
+	return true, nil
+}
+
+// takeStored takes the input for which the session spawned the process: what reaches the process first may be another one,
+// and it may have ended before the delivery that brings it.
+func (w *work) takeStored() error {
+	waiting, err := inputsOf(w.t, w.pid)
+	for _, in := range waiting {
+		err = errors.Join(err, w.step(in))
+	}
+	return err
 }
 
 // finish stages the process's row, an event where none told the new state, and the neuron's state.
@@ -160,11 +186,7 @@ func (w *work) finish(sums sums) error {
 	m := &w.s.Machine
 	changed := m.Status != w.before.Status || m.Reason != w.before.Reason
 	if changed && !w.told {
-		kind := wire.ProcessState
-		if m.Status == turn.Terminated {
-			kind = wire.ProcessExited
-		}
-		w.event(kind, wire.StateEvent{State: w.wireState(), ExitCode: w.exitCode()})
+		w.event(wire.ProcessState, wire.StateEvent{State: w.wireState()})
 	}
 	if changed || w.s.Sums != sums || w.update.WantSlot || w.update.DropSlot {
 		u := w.update
@@ -205,32 +227,26 @@ func (w *work) tell() *wire.State {
 	return &st
 }
 
-func (w *work) exitCode() *int {
-	if w.s.Machine.Exit == nil {
-		return nil
-	}
-	return &w.s.Machine.Exit.Code
-}
-
-func (w *work) call(key string) *openCall {
-	i := slices.IndexFunc(w.s.Calls, func(c openCall) bool { return c.Key == key })
-	if i < 0 {
-		return nil
-	}
-	return &w.s.Calls[i]
-}
-
 // step applies an event of the turn machine and stages its effects.
 func (w *work) step(e turn.Event) error {
+	effects, err := w.move(e)
+	if err != nil {
+		return err
+	}
+	return w.perform(effects)
+}
+
+// move applies an event of the turn machine; the caller has to perform the effects.
+func (w *work) move(e turn.Event) ([]turn.Effect, error) {
 	s, effects, err := turn.Step(w.s.Machine, w.t.Now(), e)
 	switch {
 	case errors.Is(err, turn.ErrEnded):
-		return neuron.SettleAs(codeEnded, fmt.Errorf("process %s has ended", w.pid))
+		return nil, neuron.SettleAs(codeEnded, fmt.Errorf("process %s has ended", w.pid))
 	case errors.Is(err, turn.ErrInputsFull):
-		return neuron.SettleAs(codeFull, err)
+		return nil, neuron.SettleAs(codeFull, err)
 	case err != nil:
-		return neuron.Settle(err)
+		return nil, neuron.Settle(err)
 	}
 	w.s.Machine = s
-	return w.perform(effects)
+	return effects, nil
 }
