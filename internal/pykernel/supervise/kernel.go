@@ -208,7 +208,10 @@ func (k *kernel) idle() (since time.Time, ok bool) {
 func (k *kernel) status() Status {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	st := Status{ID: k.id, Session: k.session, Owner: k.owner, State: string(k.phase), Cells: len(k.cells), Since: k.since}
+	st := Status{
+		ID: k.id, Session: k.session, Owner: k.owner, Workspace: k.workspace, Python: k.python, State: string(k.phase),
+		Cells: len(k.cells), Since: k.since, Used: k.used,
+	}
 	if k.proc != nil {
 		st.OSPID = k.proc.pid
 	}

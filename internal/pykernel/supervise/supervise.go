@@ -81,13 +81,16 @@ var ErrOutboxFull = errors.New("too many frames wait for the python kernel")
 
 // Status describes one live python kernel.
 type Status struct {
-	ID      string
-	Session string
-	Owner   neuron.ID
-	OSPID   int    // 0 until it is known
-	State   string // waiting, booting, attached, detached, ending
-	Cells   int    // cells that are not finished
-	Since   time.Time
+	ID        string
+	Session   string
+	Owner     neuron.ID
+	Workspace string
+	Python    string
+	OSPID     int    // 0 until it is known
+	State     string // waiting, booting, attached, detached, ending
+	Cells     int    // cells that are not finished
+	Since     time.Time
+	Used      time.Time // when it last got a frame or finished a cell in this daemon
 }
 
 // Supervisor owns the python kernels of one node. Its methods are safe for concurrent use.
