@@ -78,8 +78,7 @@ func (s *Store) write(ctx context.Context, index int, r *neuron.Record) error {
 		if err != nil {
 			return err
 		}
-		id := x.ID.WithAttempt(0)
-		if _, err := w.exec(ctx, insertExecution, id[:], int64(r.Place), x.Neuron.String(), x.Kind, int64(x.Attempt), x.Estimate,
+		if _, err := w.exec(ctx, insertExecution, x.ID[:], int64(r.Place), x.Neuron.String(), x.Kind, int64(x.Attempt), x.Estimate,
 			body, micros(x.StartedAt)); err != nil {
 			return fmt.Errorf("cannot add execution %s: %w", x.ID, err)
 		}

@@ -76,7 +76,7 @@ func testOutbox(t *testing.T, e Engine) {
 	check([]neuron.OutboxRow{rows[1], rows[2], rows[4]})
 }
 
-// testExecutions: a new attempt takes the row of the old one; the end takes it away, whatever attempt it names.
+// testExecutions: a new attempt takes the row of the old one; the end takes it away.
 func testExecutions(t *testing.T, e Engine) {
 	// N-10
 	s := open(t, e)
