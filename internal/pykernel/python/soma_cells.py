@@ -15,8 +15,8 @@ from soma_code import error_of, run_cell
 from soma_interrupt import Interrupts
 from soma_wire import CELLS_FINISHED, CELLS_LIVE, TIMEOUT_MS, encode
 
-# Signals whose handlers a cell may set; ours for the other three never raise outside a cell's code.
-_HELD = set(_signal.valid_signals()) - {_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP}
+# Signals whose handlers a cell is likely to set; ours (SIGINT, SIGTERM, SIGHUP) never raise outside a cell's code.
+_HELD = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGCHLD)
 
 QUEUED, RUNNING, FINISHED = "queued", "running", "finished"
 # state -> event -> next state; what is not here is dropped.

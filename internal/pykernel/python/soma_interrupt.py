@@ -3,6 +3,7 @@
 Two senders: the reader and watch threads (for a cell they name in this process) and the daemon (which names the cell in
 run/interrupt and signals the pid, when this process is too busy to read its frame).
 """
+import _signal
 import os
 import signal
 import threading
@@ -26,7 +27,7 @@ class Interrupts:
 
     def arm(self):
         """Take SIGINT (again: a cell may have set its own handler). Main thread only."""
-        if signal.getsignal(signal.SIGINT) != self._handle:
+        if _signal.getsignal(_signal.SIGINT) != self._handle:
             signal.signal(signal.SIGINT, self._handle)
 
     def knock(self):

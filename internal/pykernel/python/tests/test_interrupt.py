@@ -141,11 +141,14 @@ class Interrupt(KernelCase):
     # P-202: a cell that catches the interrupt has the status of its own end, and can be interrupted again
     def test_caught(self):
         _, c = self.attached()
-        self.start(c, "c", "import time\ntry: time.sleep(3600)\nexcept KeyboardInterrupt: r = 'caught'\nr")
+        wait = "import time\ntry:\n    print('begun', flush=True); time.sleep(3600)\nexcept KeyboardInterrupt: "
+        c.execute("c", wait + "r = 'caught'\nr")
+        c.printed("c", "begun")
         c.frame("interrupt", cell="c")
         done = c.done("c")
         self.assertEqual((done["status"], done["value"]), ("ok", "'caught'"))
-        self.start(c, "d", "import time\ntry: time.sleep(3600)\nexcept KeyboardInterrupt: print('once', flush=True)\nwhile True: pass")
+        c.execute("d", wait + "print('once', flush=True)\nwhile True: pass")
+        c.printed("d", "begun")
         c.frame("interrupt", cell="d")
         c.printed("d", "once")
         c.frame("interrupt", cell="d")

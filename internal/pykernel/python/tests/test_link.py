@@ -193,7 +193,7 @@ class Session(KernelCase):
     # P-001, P-015: cut at random frames, in both directions, daemon restarts among them: each cell runs once, no done is lost
     def test_cuts(self):
         rng = random.Random(11)
-        for round_number in range(6):
+        for round_number in range(8):
             k, c = self.attached()
             k.hold_acks = True
             outbox, results, last = {}, {}, c.last
@@ -206,7 +206,7 @@ class Session(KernelCase):
                     if frame["type"] == "done":
                         self.assertEqual(results.setdefault(frame["cell"], frame), frame)
 
-            cells = [f"c{i}" for i in range(25)]
+            cells = [f"c{i}" for i in range(15)]  # fewer than may be queued at once
             for i, cell in enumerate(cells):
                 outbox[i + 1] = {"type": "execute", "cell": cell, "timeout_ms": 60000,
                                  "code": f"with open('log', 'a') as f: f.write('{cell}\\n')\nprint('{cell}')\n{i}"}
@@ -244,5 +244,5 @@ class Session(KernelCase):
                         note(value)
             with open(k.workspace + "/log") as f:
                 self.assertEqual(f.read().split(), cells)
-            self.assertEqual([results[x]["value"] for x in cells], [str(i) for i in range(25)])
+            self.assertEqual([results[x]["value"] for x in cells], [str(i) for i in range(15)])
             self.assertEqual([results[x]["output"]["head"] for x in cells], [x + "\n" for x in cells])
