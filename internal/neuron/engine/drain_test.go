@@ -232,7 +232,7 @@ func TestAttemptTime(t *testing.T) {
 // N-45: attempts, first try, time tried and due time go on after a restart; the time in between does not count.
 func TestRetriesSurviveARestart(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *base) {
-		l := neuron.Limits{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond, Attempts: 40}
+		l := neuron.Limits{BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond, Attempts: 60}
 		down := time.Duration(0)
 		now := func() time.Time { return time.Now().Add(down) }
 		e, tries := failing(t, b, l, now)
@@ -248,13 +248,21 @@ func TestRetriesSurviveARestart(t *testing.T) {
 		b.reopen(t)
 		down = 24 * time.Hour
 		e, again := failing(t, b, l, now)
-		quiet(t, e)
-		// An attempt that was under way at the stop counts, too.
-		if n := before + len(*again); n < 39 || n > 40 {
-			t.Errorf("%d attempts before and %d after the restart, want 40", before, len(*again))
+		waitFor(t, e, func(engine.Stats) bool { return attempts(t, b) > rows[0].Attempts+2 || len(dead(t, e)) > 0 })
+		rows, err = b.store.Outbox(t.Context(), ident.ID{}, 10)
+		if err != nil {
+			t.Fatal(err)
 		}
-		wantGivenUp(t, e, neuron.AttemptsSpent, 40)
-		_, _ = first, tried
+		for _, r := range rows {
+			if r.Target == id("sink") && (!r.FirstTry.Equal(first) || r.Tried < tried || r.Tried > time.Hour) {
+				t.Errorf("first tried %v for %v, want %v and a little more than %v", r.FirstTry, r.Tried, first, tried)
+			}
+		}
+		quiet(t, e)
+		if n := before + len(*again); n != 60 {
+			t.Errorf("%d attempts before and %d after the restart, want 60", before, len(*again))
+		}
+		wantGivenUp(t, e, neuron.AttemptsSpent, 60)
 	})
 }
 

@@ -48,10 +48,7 @@ func (e *Engine) perform(ctx context.Context, x neuron.Execution, recovered bool
 	err := e.runs.Go(ctx, "execution "+x.Kind, func(task context.Context) error {
 		defer cancel(nil)
 		ended := e.runAdapter(task, x, recovered)
-		// Cancelling ends the run, not the way of its outcome; stopping ends both, and the next start recovers.
-		if e.stops() {
-			return nil
-		}
+		// Cancelling ends the run, not the way of its outcome. A stopping engine accepts none: the next start recovers.
 		e.bring(context.WithoutCancel(task), x, ended)
 		return nil
 	})
