@@ -30,7 +30,8 @@ type Store interface {
 	// Commit applies the group in order in one durable transaction and gives TurnRow.Pos and the numbers of Numbered ops.
 	// On any error nothing of the group is applied. Errors: *RecordError (one record cannot be applied: guard, duplicate),
 	// ErrFenced, ErrOutcomeUnknown (may have been applied after all), ErrStoreFailed (ends the daemon). ctx is heeded before
-	// the transaction begins only.
+	// the transaction begins only. A duplicate is noticed among turn rows, which go before the dedupe window ends: Settled,
+	// asked first, sees the whole window.
 	Commit(ctx context.Context, fence Fence, group []*Record) error
 	// Neuron reads what an activation needs. A neuron that has no row yet comes back with Key 0.
 	Neuron(ctx context.Context, id ID) (NeuronRow, error)
