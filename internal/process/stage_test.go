@@ -73,6 +73,12 @@ func (s *stage) requests() []asked {
 	return slices.Clone(s.asked)
 }
 
+func (s *stage) streaming() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open
+}
+
 func (s *stage) streams(by int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

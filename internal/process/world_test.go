@@ -185,7 +185,6 @@ func (w *world) committed(group []*neuron.Record) {
 			if e, ok := op.(*process.Event); ok {
 				w.mu.Lock()
 				w.events = append(w.events, e.Event)
-				w.rouse()
 				w.mu.Unlock()
 			}
 			w.host.Committed(op)
@@ -194,6 +193,9 @@ func (w *world) committed(group []*neuron.Record) {
 			w.sup.Committed(r.Ops)
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.rouse()
 }
 
 func (w *world) show(_, kind string, body any) {
