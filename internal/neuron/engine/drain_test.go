@@ -111,16 +111,23 @@ func TestSignalsOvertakeMail(t *testing.T) {
 	}
 }
 
-// failing returns a world in which a's mail to the sink always fails, and the times of its attempts.
-func failing(t *testing.T, b *base, l neuron.Limits, now func() time.Time) (*engine.Engine, *[]time.Time) {
+// failing returns a world in which a's mail to the sink always fails, and what tells the times of its attempts.
+func failing(t *testing.T, b *base, l neuron.Limits, now func() time.Time) (*engine.Engine, func() []time.Time) {
+	var mu sync.Mutex
 	var tries []time.Time
 	k := neuron.NewKind("test")
 	sender(k, func(turn *neuron.Turn, n note) error { return neuron.Send(turn, id("sink"), otherType, n) })
 	neuron.Handle(k, otherType, func(*neuron.Turn, note) error {
+		mu.Lock()
+		defer mu.Unlock()
 		tries = append(tries, time.Now())
 		return errBroken
 	})
-	return start(t, b, engine.Options{Kinds: []*neuron.Kind{k}, Limits: l, Now: now}), &tries
+	return start(t, b, engine.Options{Kinds: []*neuron.Kind{k}, Limits: l, Now: now}), func() []time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(tries)
+	}
 }
 
 func wantGivenUp(t *testing.T, e *engine.Engine, code neuron.Code, attempts int) {
@@ -147,8 +154,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 		e, tries := failing(t, fake(), neuron.Limits{BackoffMin: time.Millisecond, BackoffMax: time.Millisecond}, nil)
 		deliver(t, e, fresh(t, id("a"), ""))
 		quiet(t, e)
-		if len(*tries) != 1000 {
-			t.Errorf("%d attempts", len(*tries))
+		if len(tries()) != 1000 {
+			t.Errorf("%d attempts", len(tries()))
 		}
 		wantGivenUp(t, e, neuron.AttemptsSpent, 1000)
 	})
@@ -165,13 +172,13 @@ func TestHorizon(t *testing.T) {
 			done = len(dead(t, e)) > 0
 		}
 		quiet(t, e)
-		if d := (*tries)[len(*tries)-1].Sub(began); d < 30*time.Minute || d > 31*time.Minute {
+		if d := tries()[len(tries())-1].Sub(began); d < 30*time.Minute || d > 31*time.Minute {
 			t.Errorf("given up after %v", d)
 		}
-		wantGivenUp(t, e, neuron.HorizonPassed, len(*tries))
+		wantGivenUp(t, e, neuron.HorizonPassed, len(tries()))
 		var waits []time.Duration
-		for i, at := range (*tries)[1:] {
-			waits = append(waits, at.Sub((*tries)[i]))
+		for i, at := range tries()[1:] {
+			waits = append(waits, at.Sub(tries()[i]))
 		}
 		for i, w := range waits {
 			full := min(50*time.Millisecond<<min(i, 20), time.Minute)
@@ -205,10 +212,10 @@ func TestClockJump(t *testing.T) {
 		mu.Lock()
 		offset = -2 * time.Hour
 		mu.Unlock()
-		n := len(*tries)
+		n := len(tries())
 		<-time.After(5 * time.Minute)
-		if len(dead(t, e)) != 0 || len(*tries) == n {
-			t.Errorf("dead %v, %d tries after the jumps", dead(t, e), len(*tries)-n)
+		if len(dead(t, e)) != 0 || len(tries()) == n {
+			t.Errorf("dead %v, %d tries after the jumps", dead(t, e), len(tries())-n)
 		}
 	})
 }
@@ -239,7 +246,7 @@ func TestRetriesSurviveARestart(t *testing.T) {
 		deliver(t, e, fresh(t, id("a"), ""))
 		waitFor(t, e, func(engine.Stats) bool { return attempts(t, b) > 10 })
 		stop(t, e)
-		before := len(*tries)
+		before := len(tries())
 		rows, err := b.store.Outbox(t.Context(), ident.ID{}, 10)
 		if err != nil || len(rows) != 1 || rows[0].Attempts < before || rows[0].FirstTry.IsZero() || rows[0].Tried <= 0 {
 			t.Fatalf("rows %+v after %d attempts, %v", rows, before, err)
@@ -259,8 +266,8 @@ func TestRetriesSurviveARestart(t *testing.T) {
 			}
 		}
 		quiet(t, e)
-		if n := before + len(*again); n != 60 {
-			t.Errorf("%d attempts before and %d after the restart, want 60", before, len(*again))
+		if n := before + len(again()); n != 60 {
+			t.Errorf("%d attempts before and %d after the restart, want 60", before, len(again()))
 		}
 		wantGivenUp(t, e, neuron.AttemptsSpent, 60)
 	})
