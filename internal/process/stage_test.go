@@ -18,7 +18,7 @@ type stage struct {
 	t testing.TB
 
 	mu       sync.Mutex
-	scripts  map[string]*script.Script
+	scripts  map[string]model.Provider
 	names    map[string][2]string // vendor and model, where not script
 	gates    map[string]chan struct{}
 	asked    []asked
@@ -36,7 +36,7 @@ type asked struct {
 
 func newStage(t testing.TB, scripts map[string]string) *stage {
 	t.Helper()
-	s := &stage{t: t, scripts: map[string]*script.Script{}, names: map[string][2]string{}, gates: map[string]chan struct{}{}, watchers: make(chan struct{})}
+	s := &stage{t: t, scripts: map[string]model.Provider{}, names: map[string][2]string{}, gates: map[string]chan struct{}{}, watchers: make(chan struct{})}
 	for name, text := range scripts {
 		p, err := script.Parse(name, []byte(text))
 		if err != nil {
@@ -56,7 +56,9 @@ func (s *stage) hold(name string) (release func()) {
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.gates, name)
+		if s.gates[name] == gate {
+			delete(s.gates, name)
+		}
 		close(gate)
 	})
 }
