@@ -40,7 +40,7 @@ func (k *work) finish(ctx context.Context) (outcome, error) {
 }
 
 // check compares the end of a work with the rows that a stopped daemon has left.
-func (k *work) check(ctx context.Context, m *image, o outcome, unsent map[int]int) error {
+func (k *work) check(ctx context.Context, m *image, o outcome, extra map[int]attempts) error {
 	rows, err := m.events(ctx, k.name)
 	if err != nil {
 		return err
@@ -56,12 +56,15 @@ func (k *work) check(ctx context.Context, m *image, o outcome, unsent map[int]in
 			return errors.Join(err, fmt.Errorf("cell %s ran %d times", name, n))
 		}
 	}
-	return errors.Join(k.booked(ctx, m, unsent), k.w.provider.unpaired())
+	return errors.Join(k.booked(ctx, m, extra), k.w.provider.unpaired())
 }
 
-// booked compares the provider's log with the ledger. unsent says how many attempts of a step a crash cost before they
-// were sent; nil means that it may be any number.
-func (k *work) booked(ctx context.Context, m *image, unsent map[int]int) error {
+// attempts counts attempts of one step: made by the daemon, which the ledger tells of, and sent to the provider.
+type attempts struct{ made, sent int }
+
+// booked compares the provider's log with the ledger. extra are the attempts of each step beyond the one that is needed; if
+// it is nil, there may be one for each death.
+func (k *work) booked(ctx context.Context, m *image, extra map[int]attempts) error {
 	log := map[int][]asked{}
 	for _, r := range k.w.provider.requests(k.input) {
 		log[r.step] = append(log[r.step], r)
@@ -91,9 +94,9 @@ func (k *work) booked(ctx context.Context, m *image, unsent map[int]int) error {
 				}
 			}
 			sent := log[step]
-			missing := len(rows) - len(sent)
-			left -= missing
-			if len(sent) == 0 || missing < 0 || left < 0 || unsent != nil && missing != unsent[step] {
+			more := attempts{len(rows) - 1, len(sent) - 1}
+			left -= more.made
+			if more.sent < 0 || more.made < more.sent || left < 0 || extra != nil && more != extra[step] {
 				return fmt.Errorf("step %d has %d requests and %d rows in the ledger", step, len(sent), len(rows))
 			}
 			billed = billed.Add(sent[len(sent)-1].usage)

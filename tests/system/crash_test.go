@@ -70,7 +70,7 @@ func TestCrashPoints(t *testing.T) {
 	t.Run("points", func(t *testing.T) {
 		for _, point := range crash.Names() {
 			for at := 1; at <= calm.passed[string(point)]; at++ {
-				trialOf(t, bin, trial{point: point, at: at, waits: point == crash.CellMid, unsent: unsentAt(point, at)}, calm, table)
+				trialOf(t, bin, trial{point: point, at: at, waits: point == crash.CellMid, extra: extraAt(point, at)}, calm, table)
 			}
 		}
 		for _, at := range []int{12, 30} { // groups of several records
@@ -96,16 +96,28 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-// unsentAt says which attempts a death at a point leaves started and not sent. It is nil at points that other work of the
-// daemon runs beside: there it may be any one.
-func unsentAt(point crash.Name, at int) map[int]int {
+// extraAt says which attempts a death at a point costs. It is nil at points that other work of the daemon runs beside: there
+// an attempt may be on its way or not.
+func extraAt(point crash.Name, at int) map[int]attempts {
 	switch point {
-	case crash.DispatchCommitted:
-		return map[int]int{at: 1}
+	case crash.DispatchCommitted: // started and not sent
+		return map[int]attempts{at: {made: 1}}
+	case crash.StreamMid: // sent and not answered: at the steps with words
+		step := 0
+		for i, r := range script {
+			if len(r.words) > 0 {
+				at--
+			}
+			if at == 0 {
+				step = i + 1
+				break
+			}
+		}
+		return map[int]attempts{step: {made: 1, sent: 1}}
 	case crash.FrameWritten, crash.DoneCommitted, crash.GroupMid:
 		return nil
 	}
-	return map[int]int{}
+	return map[int]attempts{}
 }
 
 // trialOf runs a trial beside others and compares it with an undisturbed run.
@@ -117,6 +129,8 @@ func trialOf(t *testing.T, bin string, tr trial, calm result, table *tally) {
 		switch {
 		case err != nil:
 			t.Fatal(err)
+		case res.deaths == 0 && tr.point == crash.GroupMid && res.passed[string(tr.point)] < tr.at:
+			return // commits fall together now and then: this one was not there
 		case res.deaths != 1 && !(tr.then != "" && res.deaths == 2):
 			t.Fatalf("the daemon died %d times", res.deaths)
 		case res.first.hash != calm.first.hash:

@@ -27,7 +27,7 @@ func TestHeldAfterACrash(t *testing.T) {
 		t.Fatalf("undisturbed: %v", err)
 	}
 	held, noted := false, false
-	tr := trial{point: crash.StreamMid, at: 2, settings: []string{"recover: hold"}, unsent: map[int]int{}}
+	tr := trial{point: crash.StreamMid, at: 2, settings: []string{"recover: hold"}, extra: extraAt(crash.StreamMid, 2)}
 	tr.event = func(ctx context.Context, k *work, e wire.Event) error {
 		switch e.Kind {
 		case wire.StepFailed:
@@ -101,7 +101,7 @@ func TestDeathInALaterMigration(t *testing.T) {
 	}
 	var before outcome
 	var old *work
-	tr := trial{point: crash.MigrateMid, at: 1, unsent: map[int]int{}}
+	tr := trial{point: crash.MigrateMid, at: 1, extra: map[int]attempts{}}
 	tr.prepare = func(ctx context.Context, w *world) error {
 		if old, err = w.newWork("old", false); err != nil {
 			return err

@@ -17,8 +17,8 @@ type trial struct {
 	at    int // the hit that kills
 	fault crash.Fault
 	works int // that run at once; 0 means 1
-	// unsent are the attempts of each step that were started and not sent; nil allows any.
-	unsent map[int]int
+	// extra are the attempts that the death costs, by step; nil allows any.
+	extra map[int]attempts
 	// waits holds cell c until the daemon has died.
 	waits bool
 	// then is where the second daemon dies, at its first hit, if it comes by.
@@ -122,7 +122,7 @@ func (tr trial) run(t *testing.T, bin string) (res result, err error) {
 		return res, err
 	}
 	for i, k := range w.works {
-		if err := k.check(ctx, m, outcomes[i], tr.unsent); err != nil {
+		if err := k.check(ctx, m, outcomes[i], tr.extra); err != nil {
 			return res, err
 		}
 		if outcomes[i].hash != outcomes[0].hash {
