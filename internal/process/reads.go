@@ -231,9 +231,10 @@ func (h *Host) Cell(ctx context.Context, id string) (wire.Cell, error) {
 	return *c, nil
 }
 
-// Output returns a page of a cell's output, at most limit bytes and cut on characters. A page never crosses from what was
-// kept of the beginning to what was kept of the end; one that lies between them is empty with Kept false, and Next is where
-// the end begins.
+// Output returns a page of a cell's output: at most limit bytes, but never less than a character; one that begins within a
+// character begins with the next. A page never crosses from what was kept of the beginning to what was kept of the end; one
+// that lies between them is empty with Kept false, and Next is where the end begins. Errors: *wire.Error with not_found, or
+// bad_request for an offset outside.
 func (h *Host) Output(ctx context.Context, cell string, offset, limit int64) (wire.OutputPage, error) {
 	if limit <= 0 || limit > maxOutputPage {
 		limit = maxOutputPage
@@ -253,50 +254,49 @@ func (h *Host) Output(ctx context.Context, cell string, offset, limit int64) (wi
 		return wire.OutputPage{}, wire.Errorf(wire.NotFound, "there is no cell %s", cell)
 	}
 	p := wire.OutputPage{Cell: cell, Offset: offset, Next: offset, Size: found.OutputSize, Kept: true}
-	if offset < 0 || offset > p.Size {
-		return p, wire.Errorf(wire.BadRequest, "offset %d is not within the output's %d bytes", offset, p.Size)
-	}
-	if found.State != "ended" {
-		return p, nil
-	}
-	var kept int64
-	if content != nil {
-		if err := h.rows(ctx).Query(`select size from content where id = ?`, []any{content}, func(scan func(...any) error) error { return scan(&kept) }); err != nil {
-			return p, err
-		}
-	}
-	tailFrom := p.Size - (kept - body.Head) // offset in the output where the kept tail begins
-	at := offset                            // offset within the content
-	end := body.Head
 	switch {
+	case offset < 0 || offset > p.Size:
+		return p, wire.Errorf(wire.BadRequest, "offset %d is not within the output's %d bytes", offset, p.Size)
+	case found.State != "ended":
+		return p, nil
 	case offset == p.Size:
 		p.EOF = true
 		return p, nil
-	case offset >= tailFrom:
-		at, end = body.Head+offset-tailFrom, kept
+	}
+	var kept int64
+	err = h.rows(ctx).Query(`select size from content where id = ?`, []any{content}, func(scan func(...any) error) error { return scan(&kept) })
+	if err != nil {
+		return p, err
+	}
+	tail := p.Size - (kept - body.Head) // offset in the output where the kept end begins
+	at, end := offset, body.Head        // within the content
+	switch {
+	case offset >= tail:
+		at, end = body.Head+offset-tail, kept
 	case offset >= body.Head:
-		p.Kept, p.Next = false, tailFrom
+		p.Kept, p.Next = false, tail
 		return p, nil
 	}
 	var b []byte
-	n := min(limit, end-at)
-	// four bytes more, to see whether the page ends within a character
-	err = h.rows(ctx).Query(`select substr(bytes, ?, ?) from content where id = ?`, []any{at + 1, min(n+utf8.UTFMax, end-at), content},
+	// Some bytes more, for the characters at both borders.
+	err = h.rows(ctx).Query(`select substr(bytes, ?, ?) from content where id = ?`, []any{at + 1, min(limit+2*utf8.UTFMax, end-at), content},
 		func(scan func(...any) error) error { return scan(&b) })
 	if err != nil {
 		return p, err
 	}
-	if int64(len(b)) > n {
-		cut := int(n)
-		for cut > 0 && !utf8.RuneStart(b[cut]) {
-			cut--
-		}
-		if cut == 0 {
-			cut = int(n)
-		}
-		b = b[:cut]
+	skipped := 0
+	for skipped < len(b) && !utf8.RuneStart(b[skipped]) {
+		skipped++
 	}
-	p.Text, p.Next = string(b), offset+int64(len(b))
+	b = b[skipped:]
+	n := min(int(limit), len(b))
+	for n > 0 && n < len(b) && !utf8.RuneStart(b[n]) {
+		n--
+	}
+	if n == 0 {
+		_, n = utf8.DecodeRune(b)
+	}
+	p.Text, p.Next = string(b[:n]), offset+int64(skipped+n)
 	p.EOF = p.Next == p.Size
 	return p, nil
 }
