@@ -149,6 +149,10 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	s.reads.SetMaxOpenConns(options.Readers)
 	s.reads.SetMaxIdleConns(options.Readers)
 	s.queries.db = s.reads
+	err = s.queries.prepare(ctx, selectRow, selectTurns, selectInSizes, selectOutSizes, selectIn, selectOutOf, selectOut)
+	if err != nil {
+		return nil, err
+	}
 	aside, err := connect(ctx, path, "synchronous(full)")
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"soma/internal/neuron"
 )
@@ -221,5 +223,21 @@ func TestClosed(t *testing.T) {
 	}
 	if _, err := s.LastKey(t.Context()); err == nil {
 		t.Error("a closed store reads")
+	}
+}
+
+// A first read within a snapshot needs no connection but its own.
+func TestSnapshotsTakeOneConnection(t *testing.T) {
+	s := mustOpen(t, dbPath(t), Options{Readers: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	id := neuron.ID{Owner: "me", Kind: "test", Key: "a"}
+	if _, err := s.Neuron(ctx, id); err != nil {
+		t.Error(err)
+	}
+	for _, feed := range []neuron.Feed{neuron.In, neuron.Out} {
+		if _, err := s.Entries(ctx, id, feed, 0, 10); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -16,14 +16,15 @@ type statements struct {
 	cache map[string]*sql.Stmt
 }
 
-// get returns the prepared statement of text, nil when the bound is reached.
-func (q *statements) get(ctx context.Context, text string) (*sql.Stmt, error) {
+// get returns the prepared statement of text, nil when the bound is reached. Within a transaction it prepares none: that
+// takes a second connection, and transactions that hold all of them would wait for each other.
+func (q *statements) get(ctx context.Context, tx *sql.Tx, text string) (*sql.Stmt, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s, ok := q.cache[text]; ok {
 		return s, nil
 	}
-	if len(q.cache) >= maxStatements {
+	if tx != nil || len(q.cache) >= maxStatements {
 		return nil, nil
 	}
 	s, err := q.db.PrepareContext(ctx, text)
@@ -35,6 +36,16 @@ func (q *statements) get(ctx context.Context, text string) (*sql.Stmt, error) {
 	}
 	q.cache[text] = s
 	return s, nil
+}
+
+// prepare prepares the statements that run within transactions.
+func (q *statements) prepare(ctx context.Context, texts ...string) error {
+	for _, text := range texts {
+		if _, err := q.get(ctx, nil, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (q *statements) close() error {
@@ -50,7 +61,7 @@ func (q *statements) close() error {
 
 // each runs a query, within tx where one is given, and calls row for every row of it.
 func (q *statements) each(ctx context.Context, tx *sql.Tx, text string, args []any, row func(scan func(...any) error) error) error {
-	s, err := q.get(ctx, text)
+	s, err := q.get(ctx, tx, text)
 	if err != nil {
 		return err
 	}
