@@ -16,6 +16,9 @@ import (
 // ErrEnough, returned by the callback of Follow or Hints, ends it without an error.
 var ErrEnough = errors.New("enough")
 
+// ErrStopped ends a stream whose daemon was asked to stop. It is no ErrLost: somebody wants the daemon to be away.
+var ErrStopped = errors.New("the daemon was stopped")
+
 // silence is how long a stream may be without any byte, heartbeats included, before its daemon counts as lost.
 const silence = 3 * wire.Heartbeat
 
@@ -38,6 +41,7 @@ type Frame struct {
 //   - nil when fn returned ErrEnough,
 //   - an error that is ErrLost when the daemon is not there or went away; Follow called again with the returned cursor goes
 //     on without a gap and without an event twice,
+//   - ErrStopped when the daemon was asked to stop; the same holds for a later Follow,
 //   - ctx.Err() when ctx ended, a *wire.Error (wire.NotFound, wire.Unauthorized …), or fn's own error.
 //
 // Follow ends for no other reason: a session that is closed has no further events, but its stream stays open.
@@ -63,7 +67,10 @@ func (c *Client) Follow(ctx context.Context, session string, from wire.Cursor, f
 // Hints follows the daemon-wide stream: fn is told which session is at which sequence, at least once after each change that
 // is not followed by another one. Errors are those of Follow.
 func (c *Client) Hints(ctx context.Context, fn func(wire.Hint) error) error {
-	return c.stream(ctx, "/v1/events", wire.Cursor{}, func(_, _ string, data []byte) error {
+	return c.stream(ctx, "/v1/events", wire.Cursor{}, func(kind, _ string, data []byte) error {
+		if kind == wire.DaemonStopping {
+			return ErrStopped
+		}
 		var h wire.Hint
 		if err := decode(data, &h); err != nil {
 			return err
@@ -87,6 +94,8 @@ func frame(kind, id string, data []byte, at wire.Cursor) (f Frame, err error) {
 		f.Reset = new(wire.ResetEvent)
 		err = decode(data, f.Reset)
 		f.Cursor = wire.Cursor{Generation: f.Reset.Generation, Seq: f.Reset.Last}
+	case wire.DaemonStopping:
+		return Frame{}, ErrStopped
 	default:
 		if id == "" {
 			return Frame{}, nil

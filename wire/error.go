@@ -22,6 +22,7 @@ const (
 	Unprocessable    Code = "unprocessable" // well-formed, but it cannot be done: no such model, python too old
 	NoModel          Code = "no_model"
 	NoPython         Code = "no_python"
+	BadFile          Code = "bad_file" // a file that the request names cannot be used
 	Busy             Code = "busy"
 	WireVersion      Code = "wire_version"
 	Stopping         Code = "stopping"
@@ -47,7 +48,7 @@ func (c Code) Status() int {
 		return 413
 	case UnsupportedMedia:
 		return 415
-	case Unprocessable, NoModel, NoPython:
+	case Unprocessable, NoModel, NoPython, BadFile:
 		return 422
 	case WireVersion:
 		return 426

@@ -176,9 +176,10 @@ const (
 
 // Kinds of live events: no id, shown and never truth.
 const (
-	Delta      = "delta"  // DeltaEvent
-	CellOutput = "output" // OutputEvent
-	Reset      = "reset"  // ResetEvent
+	Delta          = "delta"    // DeltaEvent
+	CellOutput     = "output"   // OutputEvent
+	Reset          = "reset"    // ResetEvent
+	DaemonStopping = "stopping" // StoppingEvent
 )
 
 // InputEvent tells of an input.
@@ -297,7 +298,10 @@ type ResetEvent struct {
 	Session    Session `json:"session"`
 }
 
-// Hint is the daemon-wide stream's only event: a session is at a sequence.
+// StoppingEvent is the last of a stream whose daemon was asked to stop; a stream that ends without it has lost its daemon.
+type StoppingEvent struct{}
+
+// Hint is what the daemon-wide stream tells: a session is at a sequence.
 type Hint struct {
 	Session string `json:"session"`
 	Seq     uint64 `json:"seq"`

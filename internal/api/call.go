@@ -20,6 +20,7 @@ type call struct {
 	r     *http.Request
 	body  int64
 	query url.Values
+	out   *stream // of a route that streams, once it has begun
 }
 
 func newCall(row route, w http.ResponseWriter, r *http.Request) (*call, *wire.Error) {

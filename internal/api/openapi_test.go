@@ -182,6 +182,7 @@ func TestSchemasAreTheStructs(t *testing.T) { // I-20
 		wire.Status{}, wire.StoreStatus{}, wire.Kernel{}, wire.Stop{}, wire.Stopped{}, wire.Event{}, wire.InputEvent{},
 		wire.StepStartedEvent{}, wire.StepEndedEvent{}, wire.StepFailedEvent{}, wire.ToolResultEvent{}, wire.CellEvent{},
 		wire.TurnEndedEvent{}, wire.StateEvent{}, wire.NoteEvent{}, wire.DeltaEvent{}, wire.OutputEvent{}, wire.ResetEvent{},
+		wire.StoppingEvent{},
 		wire.Hint{}, wire.OpenSession{}, wire.Session{}, wire.Input{}, wire.InputState{}, wire.RunCell{}, wire.Cell{},
 		wire.CellFault{}, wire.OutputPage{}, message.Message{}, message.Call{}, message.Opaque{}, message.Usage{},
 		wire.List[wire.Session]{}, wire.List[wire.Process]{}, wire.List[wire.Message]{}, wire.List[wire.LedgerRow]{}, wire.List[wire.Model]{},

@@ -24,8 +24,12 @@ const (
 // ErrExposed is why Serve refuses a listener: it could be reached from other machines, and Options.Exposed is not set.
 var ErrExposed = errors.New("the address can be reached from other machines")
 
-// Serve answers requests from l, a Unix or TCP listener, until ctx ends; it closes l. At the end streams are cut, and other
-// requests have 5 s to end, for which it waits. The error is nil after an orderly end; it wraps ErrExposed if l was refused.
+// ErrAsked is the cause with which Serve's context ends when somebody wants the daemon to stop: its streams then say so at
+// their end. After any other cause their readers take the daemon for lost.
+var ErrAsked = errors.New("asked to stop")
+
+// Serve answers requests from l, a Unix or TCP listener, until ctx ends; it closes l. At the end streams are cut (see ErrAsked),
+// and other requests have 5 s to end, for which it waits. The error is nil after an orderly end; it wraps ErrExposed if l was refused.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	d, err := s.door(l.Addr())
 	if err != nil {

@@ -37,7 +37,8 @@ type running struct {
 	socket string
 	log    *lockedBuffer
 	client *client.Client
-	stop   func() error // ends Serve and returns its error
+	stop   func() error          // ends Serve and returns its error
+	endFor func(why error) error // the same for a reason
 }
 
 type lockedBuffer struct {
@@ -100,10 +101,11 @@ func startAt(t *testing.T, w *world, socket string, change ...func(*api.Server))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, l) }()
-	r.stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	r.endFor = func(why error) error { cancel(why); return r.stop() }
+	r.stop = sync.OnceValue(func() error { cancel(nil); return <-ended })
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {
 			t.Error(err)

@@ -35,6 +35,9 @@ func (s *Server) streamed(row route, c *call) error {
 	ctx, cancel := untilStop(c.r.Context())
 	defer cancel()
 	err := row.stream(s, ctx, c)
+	if c.out != nil && errors.Is(context.Cause(serving(c.r.Context())), ErrAsked) {
+		err = c.out.farewell()
+	}
 	if w, ok := c.w.(*answerWriter); !ok || !w.begun {
 		return err
 	}
@@ -53,6 +56,7 @@ func (s *Server) begin(c *call) (*stream, error) {
 	c.w.Header().Set("Content-Type", "text/event-stream")
 	out := &stream{w: c.w, control: http.NewResponseController(c.w), writing: s.writing}
 	out.buffer.WriteString(": soma\n\n")
+	c.out = out
 	return out, out.flush()
 }
 
@@ -72,6 +76,14 @@ func (o *stream) event(kind, id string, body any) error {
 		return o.flush()
 	}
 	return nil
+}
+
+// farewell tells the reader, after all that was gathered, that the stream ends because the daemon was asked to stop.
+func (o *stream) farewell() error {
+	if err := o.event(wire.DaemonStopping, "", wire.StoppingEvent{}); err != nil {
+		return err
+	}
+	return o.flush()
 }
 
 // heartbeat shows the reader that the stream lives.

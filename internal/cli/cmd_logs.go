@@ -80,6 +80,7 @@ func (a *app) processLog(ctx context.Context, arg string, follow bool) error {
 			}
 			return client.ErrEnough
 		})
+		err = stopped(err, "soma logs -f %d", p.PID)
 	} else {
 		err = a.until(ctx, s.ID, wire.Cursor{}, s.LastEvent, show)
 	}

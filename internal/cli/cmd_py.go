@@ -199,7 +199,7 @@ func (a *app) showCell(ctx context.Context, session string, from wire.Cursor, p 
 		return exitCode(exitOK)
 	}
 	if err != nil {
-		return err
+		return stopped(err, "soma py --last")
 	}
 	if p.status != "ok" {
 		return exitCode(exitFailed)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"soma/client"
 	"soma/ident"
 	"soma/internal/config"
 	"soma/internal/pypath"
@@ -112,6 +114,9 @@ func (a *app) runTask(ctx context.Context, open wire.OpenSession, text string, d
 	if open.Python, err = a.python(ctx, open.Python, cfg.Python, open.Workspace); err != nil {
 		return err
 	}
+	if err := a.refuseModel(ctx, cfg, open.Model); err != nil {
+		return err
+	}
 	if err := a.ensure(ctx); err != nil {
 		return err
 	}
@@ -143,6 +148,16 @@ func (a *app) runTask(ctx context.Context, open wire.OpenSession, text string, d
 	}
 	e := &ending{keep: open.Keep, input: input}
 	return a.watch(ctx, in.PID, session, wire.Cursor{Seq: in.Event}, e)
+}
+
+// refuseModel is the error of a model that a daemon started now would not find: none is started for that. The environment of
+// one that runs counts, so then it is asked.
+func (a *app) refuseModel(ctx context.Context, cfg *config.Config, name string) error {
+	_, err := cfg.Resolve(name, a.env)
+	if err == nil || !errors.Is(a.health(ctx), client.ErrLost) {
+		return nil
+	}
+	return err
 }
 
 // compareKeys says when this client has a provider's variable that the daemon has not: the daemon reads them at its start.

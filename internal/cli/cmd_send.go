@@ -83,7 +83,7 @@ func (a *app) cmdWait() *cobra.Command {
 			for p.ExitCode == nil {
 				err := a.keep(ctx, func() (err error) { p, err = a.client.Wait(ctx, pid, wire.MaxWait); return err })
 				if err != nil {
-					return err
+					return stopped(err, "soma wait %d", pid)
 				}
 			}
 			if err := a.printProcess(p); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -71,15 +70,11 @@ func (a *app) serve(ctx context.Context, flags map[string]string, background boo
 	if err := a.home.Create(); err != nil {
 		return err
 	}
-	log := a.Err
-	if !background { // else the standard error is the log already
-		file, err := openLog(a.home)
-		if err != nil {
-			return &config.HomeError{Home: a.home.Dir(), Err: err}
-		}
-		defer file.Close()
-		log = io.MultiWriter(file, a.Err)
+	log, err := newLogWriter(a.home, background, a.Err)
+	if err != nil {
+		return &config.HomeError{Home: a.home.Dir(), Err: err}
 	}
+	defer log.Close()
 	return a.hooks.Serve(ctx, a.home, cfg, ServeOptions{Build: Build(), Log: log})
 }
 
@@ -145,6 +140,11 @@ func (a *app) stop(ctx context.Context, kernels bool) error {
 		within = stopKernelsTime
 	}
 	stopped, err := a.stopDaemon(ctx, kernels, within)
+	if _, tokenErr := a.home.ReadToken(); tokenErr != nil {
+		if holder := a.holder(); holder != nil {
+			return faultf(exitRefused, fmt.Sprintf("end it with kill %d", holder.PID), "cannot ask the daemon to stop: %w", tokenErr)
+		}
+	}
 	if errors.Is(err, client.ErrLost) || err != nil && a.noToken() {
 		return a.nothingToStop(kernels)
 	}

@@ -31,8 +31,6 @@ const (
 	// A daemon that was started maxStarts times within startsWithin is not started again.
 	maxStarts    = 3
 	startsWithin = time.Minute
-	// maxLog is the size in bytes at which a start begins a new log; one old one is kept.
-	maxLog = 10 << 20
 )
 
 // starts are the times of the daemon's starts by this client, at most maxStarts, and the last one's pid.
@@ -110,7 +108,11 @@ func (a *app) start(ctx context.Context) error {
 		return err
 	}
 	pid, err := a.spawn()
-	if err != nil {
+	var home *config.HomeError
+	switch {
+	case errors.As(err, &home):
+		return err
+	case err != nil:
 		return faultf(exitNoDaemon, "", "cannot start the daemon: %w", err)
 	}
 	a.starts.add(time.Now(), pid)
@@ -160,6 +162,9 @@ func startFailed(code int, last string) error {
 	if words, ok := strings.CutPrefix(last, "soma: "); ok {
 		return faultf(code, "", "cannot start the daemon: %s", words)
 	}
+	if code == exitHome { // its line did not even reach the log
+		return faultf(code, "run soma serve to see why", "cannot start the daemon: it cannot use its home")
+	}
 	return faultf(code, "see soma logs --daemon", "cannot start the daemon: it ended, and its log ends: %s", last)
 }
 
@@ -169,9 +174,9 @@ func (a *app) spawn() (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	log, err := openLog(a.home)
+	log, err := openLog(a.home.DaemonLog(), maxLog)
 	if err != nil {
-		return 0, err
+		return 0, &config.HomeError{Home: a.home.Dir(), Err: err}
 	}
 	defer log.Close()
 	cmd := exec.Command(self, "serve", "--background")
@@ -184,15 +189,6 @@ func (a *app) spawn() (pid int, err error) {
 	}
 	pid = cmd.Process.Pid
 	return pid, cmd.Process.Release()
-}
-
-// openLog opens the daemon's log for appending, mode 0600; a large one is put aside.
-func openLog(home config.Home) (*os.File, error) {
-	name := home.DaemonLog()
-	if info, err := os.Stat(name); err == nil && info.Size() > maxLog {
-		_ = os.Rename(name, name+".1")
-	}
-	return os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 }
 
 // regain gets a daemon again after it was lost.

@@ -77,7 +77,7 @@ func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // codes maps the API's refusals. What is not listed ends with exitFailed.
 var codes = map[wire.Code]int{
 	wire.BadRequest: exitUsage, wire.TooLarge: exitBadFile, wire.NotFound: exitNotFound, wire.Unprocessable: exitConfig,
-	wire.NoModel: exitConfig, wire.NoPython: exitNoPython, wire.Busy: exitBusy, wire.Stopping: exitNoDaemon,
+	wire.BadFile: exitBadFile, wire.NoModel: exitConfig, wire.NoPython: exitNoPython, wire.Busy: exitBusy, wire.Stopping: exitNoDaemon,
 	wire.Unauthorized: exitRefused, wire.ForbiddenHost: exitRefused, wire.ForbiddenOrigin: exitRefused, wire.Forbidden: exitRefused,
 	wire.Conflict: exitRefused, wire.ProcessEnded: exitRefused, wire.SessionClosed: exitRefused, wire.WireVersion: exitRefused,
 }
@@ -98,6 +98,8 @@ func asFault(err error) *fault {
 		file    *config.FileError
 		value   *config.ValueError
 		noModel *config.NoModelError
+		choose  *config.ChooseModelError
+		unknown *config.UnknownModelError
 		python  *pypath.Error
 	)
 	switch {
@@ -117,10 +119,13 @@ func asFault(err error) *fault {
 		return &fault{exitHome, err, "use that one, or end it with soma stop"}
 	case errors.As(err, &home):
 		return &fault{exitHome, err, ""}
-	case errors.As(err, &file), errors.As(err, &value), errors.As(err, &noModel):
+	case errors.As(err, &file), errors.As(err, &value), errors.As(err, &noModel),
+		errors.As(err, &choose), errors.As(err, &unknown):
 		return &fault{exitConfig, err, ""}
 	case errors.As(err, &python):
 		return &fault{exitNoPython, err, python.Do}
+	case errors.Is(err, client.ErrStopped):
+		return &fault{exitNoDaemon, client.ErrStopped, "the next command starts one"}
 	case errors.Is(err, client.ErrLost):
 		return &fault{exitNoDaemon, err, "see soma logs --daemon, or start one with soma serve"}
 	case errors.Is(err, context.DeadlineExceeded):
@@ -135,6 +140,16 @@ func cannot(words string) string {
 		return words
 	}
 	return "cannot do that: " + words
+}
+
+// stopped says how to go on after an orderly stop of the daemon; other errors stay as they are. A stop is no loss: who
+// stopped it does not want it back at once.
+func stopped(err error, goOn string, args ...any) error {
+	var refusal *wire.Error
+	if errors.Is(err, client.ErrStopped) || errors.As(err, &refusal) && refusal.Code == wire.Stopping {
+		return &fault{exitNoDaemon, client.ErrStopped, fmt.Sprintf(goOn, args...) + " goes on"}
+	}
+	return err
 }
 
 // report writes err to w and returns the exit code.

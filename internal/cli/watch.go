@@ -33,7 +33,7 @@ func (a *app) watch(ctx context.Context, pid uint64, session string, from wire.C
 		a.say("detached; process %d works on; soma attach %d shows it again", pid, pid)
 		return exitCode(exitOK)
 	case err != nil:
-		return err
+		return stopped(err, "soma attach %d", pid)
 	}
 	if e.waits {
 		a.say("process %d waits for input; go on with soma send %d \"TEXT\", or end it with soma kill %d", pid, pid, pid)

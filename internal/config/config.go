@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -152,9 +153,9 @@ func Load(file string, env Env, flags map[string]string) (*Config, error) {
 		file: file, sources: map[string]Source{},
 	}
 	switch body, err := readFile(file); {
-	case os.IsNotExist(err):
+	case os.IsNotExist(err), errors.Is(err, syscall.ENOTDIR): // a home that is no directory is refused where it is made
 	case err != nil:
-		return nil, fmt.Errorf("cannot read the config: %w", err)
+		return nil, &FileError{File: file, Problem: err.Error()}
 	default:
 		if err := c.readYAML(body); err != nil {
 			return nil, err

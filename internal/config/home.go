@@ -98,7 +98,8 @@ func (e *HomeError) Unwrap() error { return e.Err }
 
 // Create makes the home and its directories, each with mode 0700; it changes nothing where they exist with that mode. A
 // directory of the person's that others may enter is taken over only while it is empty: a mistyped SOMA_HOME must not
-// close a directory that others use. Every error is a [*HomeError].
+// close a directory that others use. A full disk or a read-only file system is an error here already. Every error is a
+// [*HomeError].
 func (h Home) Create() error {
 	if err := h.create(); err != nil {
 		return &HomeError{h.dir, err}
@@ -136,7 +137,20 @@ func (h Home) create() error {
 			return err
 		}
 	}
-	return nil
+	return h.tryToWrite()
+}
+
+// leastSpace is what a start must be able to write, in bytes: less would be used up before anything useful happened.
+const leastSpace = 256 << 10
+
+func (h Home) tryToWrite() error {
+	f, err := os.CreateTemp(h.Cache(), ".try-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(make([]byte, leastSpace))
+	return errors.Join(err, f.Close())
 }
 
 // private makes dir a real directory with mode 0700.

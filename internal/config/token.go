@@ -28,12 +28,16 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(placeholder), nil 
 // tokenBytes is the length of a token before its text form of twice as many hexadecimal digits.
 const tokenBytes = 32
 
-// EnsureToken makes the token file if there is none. The caller holds the home's lock.
+// errNoToken says that a token file holds something else.
+var errNoToken = errors.New("it holds no token: the next start of the daemon writes a new one")
+
+// EnsureToken makes the token file if there is none, or none with a token in it. The caller holds the home's lock.
 func (h Home) EnsureToken() error {
-	if _, err := os.Lstat(h.TokenFile()); !errors.Is(err, fs.ErrNotExist) {
-		return err
+	_, err := readToken(h.TokenFile())
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoToken) {
+		return h.RotateToken()
 	}
-	return h.RotateToken()
+	return nil // one that others may read is refused at each request, and the refusal says what to do
 }
 
 // RotateToken replaces the token by a new one (32 random bytes, mode 0600), atomically; the old one is refused at once.
@@ -94,7 +98,7 @@ func readToken(path string) (Secret, error) {
 	}
 	token := strings.TrimSpace(string(text))
 	if raw, err := hex.DecodeString(token); err != nil || len(raw) != tokenBytes {
-		return "", fmt.Errorf("%s holds no token: remove it and start the daemon again", path)
+		return "", fmt.Errorf("%s: %w", path, errNoToken)
 	}
 	return Secret(token), nil
 }

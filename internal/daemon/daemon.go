@@ -63,11 +63,8 @@ type daemon struct {
 	fatal error
 }
 
-// errStop is why a daemon ends that was asked to.
-var errStop = errors.New("asked to stop")
-
-// Run serves a home until ctx ends or a client asks to stop; python kernels live on. Errors: *config.HomeError,
-// *config.LockedError, those of sqlite.Open, and a store that cannot go on.
+// Run serves a home until ctx ends or a client asks to stop; python kernels live on. Errors: *config.LockedError;
+// *config.HomeError, also for a store that cannot be opened (it wraps sqlite.SchemaError) or cannot go on.
 func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (err error) {
 	d := &daemon{home: home, config: cfg, o: o, began: time.Now()}
 	d.log = slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: cfg.LogLevel}))
@@ -83,8 +80,10 @@ func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (
 		return err
 	}
 	d.ctx = context.WithoutCancel(ctx)
-	ctx, d.stop = context.WithCancelCause(ctx)
+	asked := ctx
+	ctx, d.stop = context.WithCancelCause(d.ctx)
 	defer d.stop(nil)
+	defer context.AfterFunc(asked, func() { d.stop(api.ErrAsked) })()
 	if err := d.wire(ctx); err != nil {
 		return err
 	}
@@ -98,7 +97,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		Name: pykernel.FrameSequence, Last: pykernel.FrameSequenceLast, Save: pykernel.FrameSequenceSave,
 	})
 	if d.store, err = sqlite.Open(ctx, d.home.Database(), sqlite.Options{Sequences: sequences, Migrations: d.migrations()}); err != nil {
-		return err
+		return d.unusable(err)
 	}
 	defer func() {
 		if err != nil {
@@ -131,7 +130,15 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		Reader: d.store, Env: d.pykernelEnv, Output: d.output, Now: now, Log: d.log, MaxLive: d.config.MaxPykernels,
 		Grace: d.config.PykernelGrace,
 	})
-	return err
+	return d.unusable(err)
+}
+
+// unusable says of a fault in what the home holds that it is the home's; nil stays nil.
+func (d *daemon) unusable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &config.HomeError{Home: d.home.Dir(), Err: err}
 }
 
 // now is the clock of all that is stored: what is shown when it happens then equals what is read from its row later.
@@ -143,18 +150,18 @@ const node = "local"
 // run starts the parts in the order in which they need each other, serves, and stops them in reverse.
 func (d *daemon) run(ctx context.Context) error {
 	if err := d.host.Load(d.ctx); err != nil {
-		return err
+		return d.unusable(err)
 	}
 	if err := d.sup.Start(d.ctx); err != nil {
-		return fmt.Errorf("cannot attach python kernels: %w", err)
+		return d.unusable(fmt.Errorf("cannot attach python kernels: %w", err))
 	}
 	defer d.stopPart("python kernels", d.sup.Stop)
 	if err := d.engine.Start(d.ctx); err != nil {
-		return fmt.Errorf("cannot start the engine: %w", err)
+		return d.unusable(fmt.Errorf("cannot start the engine: %w", err))
 	}
 	defer d.stopPart("engine", d.engine.Stop)
 	if err := d.host.Start(d.ctx); err != nil {
-		return fmt.Errorf("cannot start processes: %w", err)
+		return d.unusable(fmt.Errorf("cannot start processes: %w", err))
 	}
 	defer d.stopPart("processes", d.host.Stop)
 	server, err := api.New(api.Options{
@@ -166,7 +173,7 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	listener, err := config.ListenSocket(d.home.Socket())
 	if err != nil {
-		return err
+		return d.unusable(err)
 	}
 	d.log.Info("serving", "pid", os.Getpid(), "socket", d.home.Socket(), "build", d.o.Build, "started_in", time.Since(d.began))
 	group := lifecycle.Group{Grace: detachTime}
@@ -193,7 +200,7 @@ func (d *daemon) stopPart(name string, stop func(context.Context) error) {
 func (d *daemon) fail(err error) {
 	d.log.Error("the store cannot go on", "error", err)
 	d.mu.Lock()
-	d.fatal = err
+	d.fatal = d.unusable(err)
 	d.mu.Unlock()
 	d.stop(err)
 }

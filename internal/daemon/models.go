@@ -48,7 +48,11 @@ func (m *models) Find(name string) (process.Model, error) {
 	}
 	p := process.Model{Vendor: vendor(found), Model: found.Model}
 	if p.Provider, err = m.provider(found); err != nil {
-		return process.Model{}, wire.Errorf(wire.Unprocessable, "cannot use model %s: %v", found.Name, err)
+		code := wire.Unprocessable
+		if found.Type == config.Script {
+			code = wire.BadFile
+		}
+		return process.Model{}, wire.Errorf(code, "cannot use model %s: %v", found.Name, err)
 	}
 	if len(m.made) >= maxProviders {
 		clear(m.made)

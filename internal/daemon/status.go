@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"soma/internal/api"
 	"soma/wire"
 )
 
@@ -15,7 +16,10 @@ func (d *daemon) Status(ctx context.Context) (wire.Status, error) {
 	}
 	kernels := []wire.Kernel{}
 	for _, k := range d.sup.List() {
-		kernels = append(kernels, wire.Kernel{ID: k.ID, Session: k.Session, PID: k.OSPID, State: k.State, Cells: k.Cells, UsedAt: k.Since})
+		kernels = append(kernels, wire.Kernel{
+			ID: k.ID, Session: k.Session, PID: k.OSPID, State: k.State, Cells: k.Cells, UsedAt: k.Since,
+			Workspace: k.Workspace, Python: k.Python,
+		})
 	}
 	return wire.Status{
 		PID: os.Getpid(), Socket: d.home.Socket(), Home: d.home.Dir(), Version: d.o.Build, Wire: wire.Version,
@@ -49,6 +53,6 @@ func (d *daemon) Stop(ctx context.Context, s wire.Stop) (wire.Stopped, error) {
 			return stopped, wire.Errorf(wire.Internal, "cannot end all python kernels: %v", err).Do("see soma status and try again")
 		}
 	}
-	d.stop(errStop)
+	d.stop(api.ErrAsked)
 	return stopped, nil
 }
