@@ -10,6 +10,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/pykernel"
 	"soma/wire"
 )
 
@@ -255,7 +256,7 @@ func (h *Host) Signal(ctx context.Context, pid uint64, clientID string, s wire.S
 		return p, err
 	}
 	d.ID, d.Correlation, d.Lane = id, id, neuron.Signal
-	if err := problem(h.neurons.Deliver(ctx, d)); err != nil {
+	if err := h.send(ctx, d); err != nil {
 		return p, err
 	}
 	return h.Process(ctx, pid)
@@ -269,7 +270,20 @@ func (h *Host) deliver(ctx context.Context, to neuron.ID, alias string, id ident
 	if err != nil {
 		return err
 	}
-	return problem(h.neurons.Deliver(ctx, neuron.Delivery{ID: id, Alias: alias, Payload: payload, Target: to, Correlation: id, At: h.o.Now()}))
+	return h.send(ctx, neuron.Delivery{ID: id, Alias: alias, Payload: payload, Target: to, Correlation: id, At: h.o.Now()})
+}
+
+// maxSends bounds how often a delivery is repeated whose turn met a python kernel just as that ended: the next turn sees it.
+const maxSends = 5
+
+// send delivers; the error is one of the wire, or the engine's own.
+func (h *Host) send(ctx context.Context, d neuron.Delivery) error {
+	for n := 1; ; n++ {
+		err := h.neurons.Deliver(ctx, d)
+		if n == maxSends || !errors.Is(err, pykernel.ErrKernelEnded) {
+			return problem(err)
+		}
+	}
 }
 
 // problem turns what the engine returns into an error of the wire.
