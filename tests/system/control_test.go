@@ -22,7 +22,8 @@ func TestSafeguardsAreSeen(t *testing.T) {
 		trials []trial
 		why    string // what the check that failed says
 	}{
-		crash.DedupeOff:   {[]trial{{point: crash.AdmitCommitted, at: 1}}, "a delivery was handled twice"},
+		// A row of the outbox is deleted in a later commit than that of its turn: the death between them repeats it.
+		crash.DedupeOff:   {anyCommit(calm, 16, 99), "a delivery was handled twice"},
 		crash.StartedOff:  {[]trial{{point: crash.DispatchCommitted, at: 1}, {point: crash.StreamMid, at: 2}}, "running without an execution"},
 		crash.EarlyAnswer: {[]trial{{point: crash.AdmitBeforeCommit, at: 1}}, "input task was answered and is lost"},
 		crash.EarlyEvent:  {anyCommit(calm, 4, 6), "was shown and is not committed"},

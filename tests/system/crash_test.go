@@ -57,7 +57,7 @@ func (a *tally) String() string {
 }
 
 // The daemon dies by SIGKILL at each crash point, and the work goes on to the end that it has without a death.
-// N-33, K-09, P-001, P-018, P-022, P-023, P-213, M-14
+// N-33, K-09, P-001, P-018, P-022, M-14
 func TestCrashPoints(t *testing.T) {
 	bin := build(t)
 	began := time.Now()

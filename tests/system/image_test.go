@@ -83,6 +83,10 @@ where l.epoch <> n.epoch`),
 and not exists (select 1 from tool_call c where c.pid = p.pid and c.state = 'running')`),
 		m.none(ctx, "a call is open and its cell is not", `select c.call_id from tool_call c where c.state = 'running'
 and not exists (select 1 from cell where cell.id = c.cell and cell.state = 'started')`),
+		m.none(ctx, "a cell is open and its frame is not there", `select c.id from cell c where c.state = 'started'
+and not exists (select 1 from kernel_frame f where f.kernel = c.kernel and f.cell = c.id)`),
+		m.none(ctx, "a frame is for a cell that is not open", `select f.cell from kernel_frame f
+where not exists (select 1 from cell c where c.id = f.cell and c.state = 'started')`),
 		m.none(ctx, "a delivery was handled twice", `select json_extract(incoming, '$.id') || ' ' || json_extract(incoming, '$.alias') from turn
 group by json_extract(incoming, '$.id'), neuron having count(*) > 1`),
 		m.none(ctx, "events have a gap", `select s.id || ' has ' || count(e.seq) || ' of ' || s.last_event
