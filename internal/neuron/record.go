@@ -15,7 +15,7 @@ type Record struct {
 	New bool
 	// Turn is nil for a record that only accepts or settles deliveries.
 	Turn *TurnRow
-	// Checkpoint is set on every Limits.CheckpointTurn-th turn.
+	// Checkpoint is set on every Limits.CheckpointTurn-th turn; which one that is differs between neurons.
 	Checkpoint *Checkpoint
 	Contents   []Content
 	// Outbox rows are inserted; Retried ones get their new attempt count and due time; Delivered ones are deleted.

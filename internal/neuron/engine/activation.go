@@ -19,7 +19,6 @@ type activation struct {
 	state    state
 	loaded   bool
 	unsaved  bool // it has no row yet
-	since    int  // turns after the checkpoint
 	inSeq    uint64
 	outSeq   uint64
 	in, out  tallies
@@ -196,7 +195,7 @@ func (e *Engine) load(ctx context.Context, a *activation) error {
 	if err != nil {
 		return fmt.Errorf("cannot activate %s: %w", a.id, err)
 	}
-	a.key, a.place, a.unsaved, a.since = row.Key, row.Place, row.Key == 0, row.SinceCheckpoint
+	a.key, a.place, a.unsaved = row.Key, row.Place, row.Key == 0
 	a.inSeq, a.outSeq, a.alias, a.body = row.InSeq, row.OutSeq, e.intern(row.StateAlias), row.State
 	a.in, a.out = e.tallies(row.Tallies.In), e.tallies(row.Tallies.Out)
 	e.mu.Lock()

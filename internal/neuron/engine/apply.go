@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"runtime/debug"
 
 	"soma/ident"
 	"soma/internal/feed"
@@ -19,9 +21,7 @@ func (e *Engine) apply(ctx context.Context, group []*staged, recs []*neuron.Reco
 		}
 	}
 	e.mu.Unlock()
-	if e.committed != nil {
-		e.committed(recs)
-	}
+	e.tell(recs)
 	for _, s := range group {
 		if s.a != nil {
 			e.publish(s)
@@ -52,6 +52,21 @@ func (e *Engine) apply(ctx context.Context, group []*staged, recs []*neuron.Reco
 	}
 }
 
+// tell calls the commit hook. What a hook that panics has not projected is not in memory, so the program must end; what is
+// committed stays committed, and its callers are told so.
+func (e *Engine) tell(recs []*neuron.Record) {
+	if e.committed == nil {
+		return
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			e.log.Error("the commit hook panicked", "panic", v, "stack", string(debug.Stack()))
+			e.halt(fmt.Errorf("the commit hook panicked: %v", v))
+		}
+	}()
+	e.committed(recs)
+}
+
 // project moves the activation on by its committed record.
 func (e *Engine) project(s *staged) {
 	a := s.a
@@ -64,9 +79,6 @@ func (e *Engine) project(s *staged) {
 	a.outSeq += uint64(len(s.out))
 	if s.wrote {
 		a.alias, a.body = s.alias, s.body
-	}
-	if a.since++; s.rec.Checkpoint != nil {
-		a.since = 0
 	}
 	if later(s.j.d.ID, a.horizon) {
 		a.horizon = s.j.d.ID

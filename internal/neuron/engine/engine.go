@@ -32,10 +32,10 @@ type Options struct {
 	Now func() time.Time
 	Log *slog.Logger
 	// Committed is called after each commit with its records, in commit order, by one goroutine, before watchers and
-	// callers hear of it. It must not block nor keep the slice.
+	// callers hear of it. It must not block nor keep the slice. A panic ends the engine by Fatal.
 	Committed func(group []*neuron.Record)
 	// Fatal is called once, from a goroutine of the engine, when the store cannot go on (fenced, outcome unknown, input or
-	// output error): the program must end, and its next start recovers.
+	// output error) or Committed panicked: the program must end, and its next start recovers.
 	Fatal func(error)
 	// Inflight is the path of a small file with the ids of the deliveries whose handlers run. It survives a kill of the
 	// program, so that the next Start charges a crash to exactly these (N-45). Empty: no crash is charged.

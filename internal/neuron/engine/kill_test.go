@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -339,6 +342,46 @@ func TestStoreThatCannotGoOn(t *testing.T) {
 	stop(t, e)
 	if len(fatal) != 1 || !errors.Is(fatal[0], neuron.ErrFenced) {
 		t.Errorf("fatal: %v", fatal)
+	}
+}
+
+// A commit hook that panics ends the engine with a clear error; nobody waits for ever.
+func TestCommitHookThatPanics(t *testing.T) {
+	b := fake()
+	var fatal error
+	e := start(t, b, engine.Options{
+		Kinds: []*neuron.Kind{counting()}, Committed: func([]*neuron.Record) { panic("projection") }, Fatal: func(err error) { fatal = err },
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := e.Deliver(ctx, fresh(t, id("a"), "")); err != nil {
+		t.Errorf("what is committed: %v", err)
+	}
+	if err := e.Deliver(ctx, fresh(t, id("a"), "")); err == nil || !strings.Contains(err.Error(), "projection") {
+		t.Errorf("after the panic: %v", err)
+	}
+	stop(t, e)
+	if fatal == nil || !strings.Contains(fatal.Error(), "projection") {
+		t.Errorf("fatal: %v", fatal)
+	}
+}
+
+// A goroutine of the engine that ends out of turn ends the program: it would be missed for ever.
+func TestLostWorkerEndsTheProgram(t *testing.T) {
+	const mark = "SOMA_TEST_LOST_WORKER"
+	if os.Getenv(mark) != "" {
+		k := neuron.NewKind("test")
+		neuron.Handle(k, noteType, func(*neuron.Turn, note) error { runtime.Goexit(); return nil })
+		e := start(t, fake(), engine.Options{Kinds: []*neuron.Kind{k}})
+		t.Error(e.Deliver(t.Context(), fresh(t, id("a"), "")))
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestLostWorkerEndsTheProgram$")
+	cmd.Env = append(os.Environ(), mark+"=1")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "the engine's worker: panic") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"soma/ident"
+	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 )
 
@@ -27,6 +28,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start the engine: %w", err)
 	}
+	e.loops.Report, e.commits.Report = broke, broke
 	ctx = context.WithoutCancel(ctx) // Stop ends the engine
 	start := func(err error) {
 		if err != nil {
@@ -224,6 +226,16 @@ func (e *Engine) halt(err error) {
 	if e.fatal != nil {
 		e.fatal(err)
 	}
+}
+
+// broke ends the program as a kill does, and the next start recovers: what has panicked is the engine's own code (handlers,
+// adapters and the commit hook have doors of their own), which may hold its lock, so nothing could be ended in order.
+func broke(name string, err error) {
+	var stack []byte
+	if p := (*lifecycle.PanicError)(nil); errors.As(err, &p) {
+		stack = p.Stack
+	}
+	panic(fmt.Sprintf("the engine's %s: %v\n%s", name, err, stack))
 }
 
 // answerQueued answers the callers whose deliveries nobody will run.

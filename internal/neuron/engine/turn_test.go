@@ -140,13 +140,35 @@ func TestCheckpoints(t *testing.T) {
 			}
 		}
 		n, err := b.store.Neuron(t.Context(), id("a"))
-		if err != nil || n.InSeq != 200 || n.OutSeq != 66 || n.SinceCheckpoint != 200-3*64 || string(n.State) != "134" {
+		since := int(200+n.Key) % 64
+		if err != nil || n.InSeq != 200 || n.OutSeq != 66 || n.SinceCheckpoint != since || string(n.State) != "134" {
 			t.Errorf("%+v, %v", n, err)
 		}
 		if n.Tallies.In["test.note.v1"] != 134 || n.Tallies.Out["test.note.v1"] != 66 {
 			t.Errorf("tallies %+v", n.Tallies)
 		}
 	})
+}
+
+// N-13: neurons that run in step are not written all in one commit.
+func TestCheckpointsAreSpread(t *testing.T) {
+	b := fake()
+	e := start(t, b, engine.Options{Kinds: []*neuron.Kind{counting()}})
+	at := map[int]int{}
+	for n := range 64 {
+		to := id(fmt.Sprint(n))
+		for range 64 {
+			deliver(t, e, fresh(t, to, ""))
+		}
+		row, err := b.store.Neuron(t.Context(), to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at[row.SinceCheckpoint]++
+	}
+	if len(at) != 64 {
+		t.Errorf("64 neurons in step are written in %d of 64 turns", len(at))
+	}
 }
 
 // N-08: an error or a panic takes everything back, and the caller may repeat under the same id. The stack is in the log only.
