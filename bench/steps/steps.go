@@ -26,7 +26,7 @@ import (
 const (
 	processes = 64
 	// inputs wait in each process as follow-ups: each is one agent turn of one step.
-	inputs = 300
+	inputs = 100
 )
 
 // Run returns the line agent_steps. dir must lie on a disk.

@@ -147,7 +147,7 @@ func (h *Host) admit(ctx context.Context, pid ident.PID, m admit) error {
 func (h *Host) spare(ctx context.Context, session string) (ident.PID, error) {
 	pid, err := h.pids.take(ctx)
 	if err == nil {
-		h.places.put(pid.String(), neuron.PlaceOf(session))
+		h.places.put(pid, neuron.PlaceOf(session))
 	}
 	return pid, err
 }

@@ -95,14 +95,18 @@ func (w *work) append(m message.Message, attempt int) wire.Message {
 }
 
 func (w *work) deliver(clientID string) error {
-	in, err := findInput(w.t, w.s.Session, clientID)
-	if err != nil {
-		return err
+	text, ok := w.h.texts.get(inputKey{w.s.Session, clientID})
+	if !ok {
+		in, err := findInput(w.t, w.s.Session, clientID)
+		if err != nil {
+			return err
+		}
+		if in == nil {
+			return neuron.Settle(fmt.Errorf("input %s has no row", clientID))
+		}
+		text = in.text
 	}
-	if in == nil {
-		return neuron.Settle(fmt.Errorf("input %s has no row", clientID))
-	}
-	w.joined = append(w.joined, w.append(message.Message{Role: message.User, Text: in.text}, 0))
+	w.joined = append(w.joined, w.append(message.Message{Role: message.User, Text: text}, 0))
 	w.endInput(clientID, "delivered")
 	return nil
 }
@@ -257,7 +261,7 @@ func (w *work) appendResult(e turn.AppendResult) error {
 		return err
 	}
 	c := *open
-	w.s.Calls = slices.DeleteFunc(w.s.Calls, func(o openCall) bool { return o.Position == c.Position })
+	w.s.Calls = slices.DeleteFunc(slices.Clone(w.s.Calls), func(o openCall) bool { return o.Position == c.Position })
 	if e.Cancelled {
 		text := "cancelled: it was interrupted; what it did before that stays done"
 		w.t.Write(&endToolCall{id: c.Row, status: message.Cancelled, at: w.t.Now()})

@@ -70,11 +70,26 @@ type Host struct {
 	places  places
 
 	histories histories
+	texts     *recent[inputKey, string] // of inputs, as committed
+	states    *recent[ident.PID, decoded]
 }
+
+// Bounds of what is remembered, in entries and in bytes of one.
+const (
+	maxTexts     = 2048
+	maxTextSize  = 4 << 10
+	maxStates    = 1024
+	maxStateSize = 8 << 10
+)
+
+type inputKey struct{ session, clientID string }
 
 // New returns a host that is not running yet: wire its Kinds and Adapter into an engine, then Start it with that engine.
 func New(o Options) *Host {
-	h := &Host{o: o}
+	h := &Host{
+		o: o, places: places{known: newRecent[string, neuron.Place](maxPlaces)}, texts: newRecent[inputKey, string](maxTexts),
+		states: newRecent[ident.PID, decoded](maxStates),
+	}
 	h.slots = newSlots(h)
 	h.pids.host = h
 	h.spools.dir = o.Spool
@@ -137,6 +152,10 @@ func (h *Host) Stop(ctx context.Context) error {
 // Committed takes an operation of a committed record, in commit order. It does not block.
 func (h *Host) Committed(op neuron.Op) {
 	switch op := op.(type) {
+	case *insertInput:
+		if len(op.text) <= maxTextSize {
+			h.texts.put(inputKey{op.session, op.clientID}, op.text)
+		}
 	case *insertMessage:
 		h.histories.committed(op)
 	case *Update:

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strconv"
@@ -148,9 +149,15 @@ func (w *work) load() (fresh bool, err error) {
 	if w.pid, err = ident.ParsePID(w.t.Self().Key); err != nil {
 		return false, neuron.Settle(err)
 	}
-	if w.s, err = neuron.State(w.t, processType, nil); err != nil || w.s.Session != "" {
-		w.s.Machine.Hold = w.h.o.Hold // as the person wants it now
+	raw := w.t.Result().State
+	if known, ok := w.h.states.get(w.pid); ok && bytes.Equal(known.raw, raw) {
+		w.s = known.s
+	} else if w.s, err = neuron.State(w.t, processType, nil); err != nil {
 		return false, err
+	}
+	if w.s.Session != "" {
+		w.s.Machine.Hold = w.h.o.Hold // as the person wants it now
+		return false, nil
 	}
 	row, err := findProcess(w.t, w.pid)
 	if err == nil && row == nil {
@@ -198,7 +205,20 @@ func (w *work) finish(sums sums) error {
 		}
 		w.t.Write(&u)
 	}
-	return neuron.SetState(w.t, processType, w.s)
+	if err := neuron.SetState(w.t, processType, w.s); err != nil {
+		return err
+	}
+	if raw := w.t.Result().State; len(raw) <= maxStateSize {
+		w.h.states.put(w.pid, decoded{raw, w.s})
+	}
+	return nil
+}
+
+// decoded is a state in both forms: a turn that finds the same bytes need not decode them. Nothing that the state points to
+// is ever changed.
+type decoded struct {
+	raw []byte
+	s   processState
 }
 
 func (w *work) event(kind string, body any) { emit(w.t, w.s.Session, w.pid, kind, body) }
