@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,31 +16,45 @@ import (
 	"soma/wire"
 )
 
+// maxTimeout is what the API takes.
+const maxTimeout = time.Hour
+
 // maxCode bounds the code of a cell in bytes: what the API takes, less room for its JSON.
 const maxCode = wire.MaxCellBody - 64<<10
 
 func (a *app) cmdPy() *cobra.Command {
 	var code, python string
-	var fresh, end, last bool
+	var fresh, end, last, interrupt bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "py -c CODE | py FILE | py -",
 		Short: "run code in this folder's python kernel",
 		Long: "py runs code as one cell in the python kernel of this folder, which keeps its names from cell to cell and outlives the\n" +
 			"daemon; no model is needed. Output streams; a last expression's value is printed. Ctrl-C detaches and the cell runs on:\n" +
-			"py --last, or attach --last, shows it. The exit code is 0, or 1 when the cell ended with an error.",
+			"py --last, or attach --last, shows it, and py --interrupt stops it. The exit code is 0, or 1 when the cell ended with an\n" +
+			"error. Cells of one folder run one after the other.",
 		Example: "  soma py -c 'x = 41'\n  soma py -c 'x + 1'\n  soma py --end",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			given := cmd.Flags().Changed("code")
+			asked := 0
+			for _, one := range []bool{end, last, interrupt, given, len(args) > 0} {
+				if one {
+					asked++
+				}
+			}
 			switch {
-			case end && (given || len(args) > 0 || last || fresh), last && (given || len(args) > 0 || fresh), given && len(args) > 0:
+			case asked > 1, fresh && (end || last || interrupt):
 				return faultf(exitUsage, "see soma help py", "cannot do several of these at once")
+			case cmd.Flags().Changed("timeout") && (timeout < time.Millisecond || timeout > maxTimeout):
+				return faultf(exitUsage, "give from 1ms to 1h", "cannot take --timeout %s", timeout)
 			case end:
 				return a.pyEnd(ctx)
 			case last:
 				return a.pyLast(ctx)
+			case interrupt:
+				return a.pyInterrupt(ctx)
 			case !given && len(args) == 0:
 				return faultf(exitUsage, "give it with -c CODE, as FILE, or with - on the standard input", "cannot go on without code")
 			}
@@ -60,6 +75,7 @@ func (a *app) cmdPy() *cobra.Command {
 	flags.StringVar(&python, "python", "", "python `INTERPRETER` of a kernel that is started")
 	flags.BoolVar(&fresh, "new", false, "end this folder's kernel and begin with a fresh one")
 	flags.BoolVar(&end, "end", false, "end this folder's kernel")
+	flags.BoolVar(&interrupt, "interrupt", false, "stop the cell that runs; the names stay")
 	flags.BoolVar(&last, "last", false, "show the last cell, and follow it if it still runs")
 	flags.DurationVar(&timeout, "timeout", 0, "stop the cell after this `TIME` (default and most 1h)")
 	return cmd
@@ -158,6 +174,63 @@ func (a *app) pyEnd(ctx context.Context) error {
 	return err
 }
 
+// openCells returns the ids of the cells of a session, among the events up to last, that have not ended, the oldest first.
+func (a *app) openCells(ctx context.Context, session string, last uint64) ([]string, error) {
+	var open []string
+	err := a.until(ctx, session, wire.Cursor{}, last, func(f client.Frame) error {
+		if f.Event == nil || f.Event.Kind != wire.CellStarted && f.Event.Kind != wire.CellEnded {
+			return nil
+		}
+		return show(*f.Event, func(b wire.CellEvent) {
+			if f.Event.Kind == wire.CellStarted {
+				open = append(open, b.Cell.ID)
+			} else if i := slices.Index(open, b.Cell.ID); i >= 0 {
+				open = slices.Delete(open, i, i+1)
+			}
+		})
+	})
+	return open, err
+}
+
+func (a *app) pyInterrupt(ctx context.Context) error {
+	dir, _, open, err := a.pySessions(ctx)
+	if err != nil {
+		return err
+	}
+	var cells []string
+	if open != nil {
+		if cells, err = a.openCells(ctx, open.ID, open.LastEvent); err != nil {
+			return err
+		}
+	}
+	if len(cells) == 0 {
+		return faultf(exitNotFound, "", "cannot interrupt a cell: none runs in %s", dir)
+	}
+	var cell wire.Cell
+	err = a.keep(ctx, func() (err error) { cell, err = a.client.InterruptCell(ctx, cells[0]); return err })
+	if err != nil {
+		return err
+	}
+	if a.asJSON {
+		return a.printJSON(cell)
+	}
+	_, err = fmt.Fprintln(a.Out, "interrupted; soma py --last shows the last cell")
+	return err
+}
+
+// sayQueued says that a cell of a session must wait, if others were given before it and have not ended.
+func (a *app) sayQueued(ctx context.Context, session string) {
+	status, err := a.client.Status(ctx)
+	if err != nil {
+		return // it is only a word to the person; following the cell comes to the same error
+	}
+	for _, k := range status.Kernels {
+		if k.Session == session && k.Cells > 1 {
+			a.say("this cell waits for %d given before it; soma py --interrupt stops the one that runs", k.Cells-1)
+		}
+	}
+}
+
 func (a *app) pyLast(ctx context.Context) error {
 	dir, _, open, err := a.pySessions(ctx)
 	if err != nil {
@@ -184,6 +257,9 @@ func (a *app) runCell(ctx context.Context, run wire.RunCell, python string, fres
 	if err != nil {
 		return err
 	}
+	if s.LastEvent > 0 && !a.asJSON {
+		a.sayQueued(ctx, s.ID)
+	}
 	return a.showCell(ctx, s.ID, wire.Cursor{Seq: s.LastEvent}, &cellPrinter{app: a, id: cell.ID})
 }
 
@@ -193,6 +269,11 @@ func (a *app) watchCell(ctx context.Context, session string, from wire.Cursor) e
 }
 
 func (a *app) showCell(ctx context.Context, session string, from wire.Cursor, p *cellPrinter) error {
+	p.page = func(offset int64) (page wire.OutputPage, err error) {
+		err = a.keep(ctx, func() (err error) { page, err = a.client.Output(ctx, p.id, offset, pageBytes); return err })
+		return page, err
+	}
+	a.endLine = p.endLine
 	err := a.follow(ctx, session, from, p.frame)
 	if ctx.Err() != nil {
 		a.say("detached; the cell runs on; soma py --last shows it")
@@ -211,9 +292,12 @@ func (a *app) showCell(ctx context.Context, session string, from wire.Cursor, p 
 // printed twice and nothing is missing, except what the daemon did not keep: that is said.
 type cellPrinter struct {
 	app    *app
-	id     string // of the cell; empty: the first that begins
-	code   bool   // show the code as well
+	id     string                                      // of the cell; empty: the first that begins
+	code   bool                                        // show the code as well
+	page   func(offset int64) (wire.OutputPage, error) // of the output that was kept of the ended cell
 	taken  int64
+	inLine bool // the last line is not ended
+	missed bool // a part of the output did not come while the cell ran
 	status string
 }
 
@@ -227,6 +311,10 @@ func (p *cellPrinter) frame(f client.Frame) error {
 		}
 		if text, ok := beyond(o.Text, o.Offset, p.taken); ok {
 			return p.print(text)
+		}
+		if o.Offset > p.taken && !p.missed {
+			p.missed = true
+			p.app.say("a part of the output was missed; it is shown, with what follows, when the cell has ended")
 		}
 		return nil
 	}
@@ -265,8 +353,45 @@ func (p *cellPrinter) frame(f client.Frame) error {
 
 func (p *cellPrinter) print(text string) error {
 	p.taken += int64(len(text))
+	if text != "" {
+		p.inLine = !strings.HasSuffix(text, "\n")
+	}
 	_, err := io.WriteString(p.app.Out, text)
 	return err
+}
+
+// endLine ends an open line of the output on a terminal, where something else follows it. Elsewhere the output stays as the
+// cell wrote it.
+func (p *cellPrinter) endLine() error {
+	if !p.inLine || !isTerminal(p.app.Out) {
+		return nil
+	}
+	p.inLine = false
+	_, err := io.WriteString(p.app.Out, "\n")
+	return err
+}
+
+// fill prints the next n bytes of output from the daemon's pages, and says how many of them were not kept.
+func (p *cellPrinter) fill(n int64) error {
+	for end := p.taken + n; p.taken < end; {
+		page, err := p.page(p.taken)
+		if err != nil {
+			return err
+		}
+		if page.Next <= p.taken || page.Next > end {
+			page.Next = end
+		}
+		have := page.Next - p.taken
+		if page.Kept && page.Text != "" {
+			if err := p.print(page.Text[:min(have, int64(len(page.Text)))]); err != nil {
+				return err
+			}
+		} else {
+			p.app.say("%s of output were not kept", size(have))
+		}
+		p.taken = page.Next
+	}
+	return nil
 }
 
 // end prints what is still missing, and how the cell ended.
@@ -275,22 +400,24 @@ func (p *cellPrinter) end(r *outcome) error {
 	if a.asJSON {
 		return nil
 	}
-	err := r.rest(p.taken, p.print, func(gap int64) error {
-		p.taken += gap
-		a.say("%s of output are not shown here; soma logs --cell %s", size(gap), p.id)
-		return nil
-	})
+	err := r.rest(p.taken, p.print, p.fill)
 	if err == nil && r.value != "" {
+		if p.inLine {
+			r.value = "\n" + r.value
+		}
 		_, err = fmt.Fprintln(a.Out, r.value)
+		p.inLine = false
 	}
 	if err == nil && r.fault != "" {
-		_, err = fmt.Fprintln(a.Err, strings.TrimRight(r.fault, "\n"))
+		if err = p.endLine(); err == nil {
+			_, err = fmt.Fprintln(a.Err, strings.TrimRight(r.fault, "\n"))
+		}
 	}
 	if r.note != "" {
 		a.say("%s", r.note)
 	}
 	if r.status != "ok" && r.status != "error" {
-		a.say("the cell was not worked through: %s", status(r.status))
+		a.say("the cell was not run to its end: %s", status(r.status))
 	}
 	return err
 }

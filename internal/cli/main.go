@@ -53,6 +53,8 @@ type app struct {
 	ran    bool // the command line was understood
 	// lostWait is the pause before a lost daemon is started again.
 	lostWait time.Duration
+	// endLine ends a line that the output has left open, before something is said beside it; nil while nothing is shown.
+	endLine func() error
 }
 
 // Main runs the program with its arguments (without its name) and returns the exit code. Interrupts are handled here.
@@ -155,6 +157,9 @@ func Build() string {
 
 // say writes one line to the person, beside the output.
 func (a *app) say(format string, args ...any) {
+	if a.endLine != nil {
+		_ = a.endLine() // who writes the output next gets the same error
+	}
 	fmt.Fprintf(a.Err, "soma: %s\n", clean(fmt.Sprintf(format, args...)))
 }
 

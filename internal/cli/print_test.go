@@ -84,12 +84,17 @@ func TestCellPrinter(t *testing.T) {
 			new(play).event(wire.CellStarted, cell("")).output("other", 0, "no").output("x", 0, "a\x1b[1m").output("x", 0, "a\x1b[1mb\r").output("x", 99, "gap").
 				event(wire.CellEnded, wire.CellEvent{Cell: wire.Cell{ID: "other", Status: "ok"}}).
 				event(wire.CellEnded, cell("ok", wrote("a\x1b[1mb\rc\n", "", 9), func(b *wire.CellEvent) { b.Cell.Value = &value })),
-			false, "ok", "a\x1b[1mb\rc\n42\n", "",
+			false, "ok", "a\x1b[1mb\rc\n42\n", "soma: a part of the output was missed; it is shown, with what follows, when the cell has ended\n",
 		},
 		{
 			"a part was not kept",
 			new(play).event(wire.CellEnded, cell("ok", wrote("head.", "tail\n", 1_000_000))),
-			false, "ok", "head.tail\n", "soma: 1000.0 kB of output are not shown here; soma logs --cell x\n",
+			false, "ok", "head.middle.tail\n", "soma: 1000.0 kB of output were not kept\n",
+		},
+		{
+			"a value after an open line",
+			new(play).event(wire.CellEnded, cell("ok", wrote("no end", "", 6), func(b *wire.CellEvent) { b.Cell.Value = &value })),
+			false, "ok", "no end\n42\n", "",
 		},
 		{
 			"live reached into the tail",
@@ -107,13 +112,19 @@ func TestCellPrinter(t *testing.T) {
 		{
 			"unknown, shown later with its code",
 			new(play).event(wire.CellStarted, cell("")).event(wire.CellEnded, cell("unknown")),
-			true, "unknown", "  | f()\n", "soma: the cell was not worked through: result unknown: it may have happened, and was not repeated\n",
+			true, "unknown", "  | f()\n", "soma: the cell was not run to its end: result unknown: it may have happened, and was not repeated\n",
 		},
 	} {
 		var out, errs bytes.Buffer
 		p := &cellPrinter{app: &app{Stdio: Stdio{Out: &out, Err: &errs}, env: os.LookupEnv}, id: "x", code: c.code}
 		if c.code {
 			p.id = ""
+		}
+		p.page = func(offset int64) (wire.OutputPage, error) {
+			if offset == int64(len("head.")) {
+				return wire.OutputPage{Offset: offset, Next: offset + int64(len("middle.")), Kept: true, Text: "middle."}, nil
+			}
+			return wire.OutputPage{Offset: offset, Next: 1_000_000}, nil
 		}
 		var err error
 		for _, f := range c.play.frames {

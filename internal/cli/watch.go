@@ -62,6 +62,10 @@ func (a *app) viewer() (show func(client.Frame) error, finish func() error) {
 		return a.frameJSON, func() error { return nil }
 	}
 	t := newTranscript(a.screen())
+	a.endLine = func() error {
+		t.s.endLine()
+		return t.s.flush()
+	}
 	return t.frame, t.finish
 }
 
