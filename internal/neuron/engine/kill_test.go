@@ -392,14 +392,17 @@ func TestOlderEngineIsFenced(t *testing.T) {
 		neuron.Handle(k, noteType, func(turn *neuron.Turn, n note) error { turn.Write(put{n.Text, ""}); return nil })
 		old := start(t, b, engine.Options{Kinds: []*neuron.Kind{k}})
 		deliver(t, old, fresh(t, id("a"), "1"))
-		now := start(t, b, engine.Options{Kinds: []*neuron.Kind{k}})
-		if err := old.Deliver(t.Context(), fresh(t, id("a"), "2")); !errors.Is(err, neuron.ErrFenced) {
-			t.Errorf("the older engine: %v", err)
-		}
-		deliver(t, now, fresh(t, id("a"), "3"))
-		rows := b.rows(t)
-		if _, ok := rows["2"]; ok || len(rows) != 2 {
-			t.Errorf("rows %v", rows)
+		for i, node := range []string{"", "another"} { // by its own restart, by another daemon
+			now := start(t, b, engine.Options{Kinds: []*neuron.Kind{k}, Node: node})
+			if err := old.Deliver(t.Context(), fresh(t, id("a"), "late")); !errors.Is(err, neuron.ErrFenced) {
+				t.Errorf("the older engine, after %q: %v", node, err)
+			}
+			deliver(t, now, fresh(t, id("a"), "3"+node))
+			rows := b.rows(t)
+			if _, ok := rows["late"]; ok || len(rows) != i+2 {
+				t.Errorf("rows %v", rows)
+			}
+			old = now
 		}
 	})
 }

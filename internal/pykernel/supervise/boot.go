@@ -346,7 +346,7 @@ func (k *kernel) logText() string {
 		_, _ = f.Seek(-logTail, io.SeekEnd)
 	}
 	text, _ := io.ReadAll(io.LimitReader(f, logTail))
-	return strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
+	return lastBytes(strings.ToValidUTF8(string(text), "\uFFFD"))
 }
 
 func lastBytes(s string) string { return strings.TrimSpace(lastOf(s, logTail)) }
