@@ -87,6 +87,48 @@ func TestRunToEnd(t *testing.T) {
 	}
 }
 
+// K-07b: a slice begins with its inference and ends, with its slot given back once, on tool calls, an answer, a failure, a
+// loss, an interrupt and an end; a pause only marks it. What comes afterwards needs another dispatch.
+func TestSlices(t *testing.T) {
+	ends := map[string]struct {
+		e   Event
+		why Reason
+	}{
+		"tool calls": {Answered{1, 1, calls("x")}, OnTool}, "refused calls": {Answered{1, 1, []Call{{ID: "x", Settled: true}}}, ""},
+		"answer": {Answered{1, 1, nil}, OnInput}, "retry": {Failed{Inference: 1, Attempt: 1, Class: model.Retryable}, OnProvider},
+		"failure": {Failed{Inference: 1, Attempt: 1, Class: model.Fatal}, OnInput}, "loss": {Lost{1, 1}, ""},
+		"interrupt": {Interrupt{}, OnInput}, "end": {Terminate{Code: 1, Cause: Killed}, ""},
+	}
+	for name, end := range ends {
+		for _, paused := range []bool{false, true} {
+			s, out := play(t, New(t0, Options{}), InputAdmitted{ID: "a"}, Dispatched{})
+			if _, begins := out[len(out)-1].(StartInference); s.Status != Running || !begins {
+				t.Fatalf("after the dispatch: %s, %s", s.Status, list(out))
+			}
+			if paused {
+				s, _ = play(t, s, Pause{})
+				is(t, s, Running, "")
+			}
+			s, out = play(t, s, end.e)
+			if s.Status == Running || !paused && s.Reason != end.why {
+				t.Errorf("%s, paused %v: %s (%s), want %q", name, paused, s.Status, s.Reason, end.why)
+			}
+			dropped := 0
+			for _, e := range out {
+				switch e.(type) {
+				case DropSlot:
+					dropped++
+				case StartInference:
+					t.Errorf("%s: an inference without a dispatch", name)
+				}
+			}
+			if dropped != 1 {
+				t.Errorf("%s, paused %v: the slot is given back %d times: %s", name, paused, dropped, list(out))
+			}
+		}
+	}
+}
+
 // K-02: a kept process waits for input, and the reason is there with its since.
 func TestKeptWaitsForInput(t *testing.T) {
 	s, _ := play(t, New(t0, Options{}), InputAdmitted{ID: "a"}, Dispatched{})
