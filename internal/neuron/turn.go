@@ -70,7 +70,8 @@ func (t *Turn) Keep(b []byte) ident.ID {
 }
 
 // Start begins an execution with this turn. ID, Neuron, Depth, Correlation, Causation, StartedAt are filled where zero,
-// Attempt 0 becomes 1. It returns the execution as stored.
+// Attempt 0 becomes 1. It returns the execution as stored. An ID that runs already needs a greater Attempt, which takes the
+// place of the running one; without it the delivery is settled with code Refused.
 func (t *Turn) Start(x Execution) Execution {
 	if x.ID.IsZero() {
 		x.ID = t.NewID()

@@ -18,10 +18,15 @@ func (e *Engine) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]
 }
 
 // Redrive sends the delivery of a dead letter again, under a new id because the old one is settled, with its idempotency
-// key kept, and returns the new id. Errors: ErrNotFound, neuron.ErrStopped, the store's.
+// key kept, and returns the new id. Of two calls at once the second finds nothing any more. Errors: ErrNotFound,
+// neuron.ErrStopped, the store's, or the context's, after which it may still be sent.
 func (e *Engine) Redrive(ctx context.Context, id ident.ID) (ident.ID, error) {
+	if err := e.reserve(ctx, id); err != nil {
+		return ident.ID{}, err
+	}
 	letter, err := e.letter(ctx, id)
 	if err != nil {
+		e.free(id)
 		return ident.ID{}, fmt.Errorf("cannot re-drive %s: %w", id, err)
 	}
 	d := letter.Delivery
@@ -29,8 +34,12 @@ func (e *Engine) Redrive(ctx context.Context, id ident.ID) (ident.ID, error) {
 	d.Key = d.IdempotencyKey()
 	d.ID, d.Causation, d.Seq, d.At = ident.New(now), id, 0, now
 	row := neuron.OutboxRow{Delivery: d, Place: e.placeOf(d.Target), Due: now, Attempts: 1}
-	err = e.write(ctx, &neuron.Record{Place: row.Place, Neuron: d.Target, Outbox: []neuron.OutboxRow{row}, Undead: []ident.ID{id}})
-	return d.ID, err
+	done := make(chan error, 1)
+	e.submit(&staged{
+		rec: &neuron.Record{Place: row.Place, Neuron: d.Target, Outbox: []neuron.OutboxRow{row}, Undead: []ident.ID{id}},
+		end: func(err error) { e.free(id); done <- err },
+	})
+	return d.ID, await(ctx, done)
 }
 
 // Discard deletes a dead letter. Errors: ErrNotFound, neuron.ErrStopped, the store's.

@@ -51,19 +51,8 @@ func (e *Engine) Accept(ctx context.Context, d neuron.Delivery, ops ...neuron.Op
 	if err != nil {
 		return err
 	}
-	for {
-		ahead, err := e.reserve(d.ID)
-		if err != nil {
-			return err
-		}
-		if ahead == nil {
-			break
-		}
-		select {
-		case <-ahead:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if err := e.reserve(ctx, d.ID); err != nil {
+		return err
 	}
 	j := &job{d: d, accept: true, ops: ops, done: make(chan error, 1)}
 	e.accept(j)
@@ -113,16 +102,36 @@ func (e *Engine) admit(d neuron.Delivery) (neuron.Delivery, error) {
 	return d, nil
 }
 
-// reserve makes the caller the only one who accepts id, or returns a channel that is closed when the one before it is done.
-func (e *Engine) reserve(id ident.ID) (<-chan struct{}, error) {
+// reserve makes the caller the only one who accepts or re-drives id, until free; it waits for the one before.
+func (e *Engine) reserve(ctx context.Context, id ident.ID) error {
+	for {
+		e.mu.Lock()
+		if err := e.openLocked(); err != nil {
+			e.mu.Unlock()
+			return err
+		}
+		ahead, taken := e.accepts[id]
+		if !taken {
+			e.accepts[id] = make(chan struct{})
+		}
+		e.mu.Unlock()
+		if !taken {
+			return nil
+		}
+		select {
+		case <-ahead:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// free lets the next one have the id.
+func (e *Engine) free(id ident.ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if err := e.openLocked(); err != nil {
-		return nil, err
+	if c, ok := e.accepts[id]; ok {
+		delete(e.accepts, id)
+		close(c)
 	}
-	if ahead, ok := e.accepts[id]; ok {
-		return ahead, nil
-	}
-	e.accepts[id] = make(chan struct{})
-	return nil, nil
 }

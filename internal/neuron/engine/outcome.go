@@ -25,12 +25,7 @@ func (e *Engine) duplicate(a *activation, j *job) {
 // answer tells the caller of Deliver or Accept how it went.
 func (e *Engine) answer(j *job, err error) {
 	if j.accept {
-		e.mu.Lock()
-		if c, ok := e.accepts[j.d.ID]; ok {
-			delete(e.accepts, j.d.ID)
-			close(c)
-		}
-		e.mu.Unlock()
+		e.free(j.d.ID)
 	}
 	if j.done != nil {
 		j.done <- err

@@ -75,6 +75,9 @@ func (e *Engine) complete(s *staged, res neuron.Result) error {
 	for i := range h.Started {
 		h.Started[i].ID = h.Started[i].ID.WithAttempt(0)
 	}
+	if err := e.checkStarted(h.Started); err != nil {
+		return err
+	}
 	rec.Started, rec.Cancelled = h.Started, h.Cancelled
 	rec.Ops = h.Ops
 	if len(s.j.ops) > 0 {
@@ -93,6 +96,21 @@ func (e *Engine) complete(s *staged, res neuron.Result) error {
 		rec.Turn.StateAlias, rec.Turn.State = s.alias, s.body
 	}
 	return e.seal(s)
+}
+
+// checkStarted refuses an attempt that is not newer than the one that runs: its outcome would pass for a repeat.
+func (e *Engine) checkStarted(list []neuron.Execution) error {
+	if len(list) == 0 {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range list {
+		if x := &list[i]; e.execs[x.ID] != nil && x.Attempt <= e.execs[x.ID].attempt {
+			return neuron.Settle(fmt.Errorf("attempt %d of execution %s is not newer than attempt %d", x.Attempt, x.ID, e.execs[x.ID].attempt))
+		}
+	}
+	return nil
 }
 
 // ownOutbox sets the first attempt of sent rows and drops what must not be written: a row whose id waits already (a send

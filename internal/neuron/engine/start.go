@@ -36,13 +36,13 @@ func (e *Engine) Start(ctx context.Context) error {
 		}
 	}
 	start(e.commits.Go(ctx, "committer", e.commitLoop))
+	for _, x := range executions { // before any turn that may cancel one
+		e.recover(ctx, x)
+	}
 	for slot := range workers() {
 		start(e.loops.Go(ctx, "worker", func(ctx context.Context) error { return e.work(ctx, slot) }))
 	}
 	start(e.loops.Go(ctx, "clock", e.clockLoop))
-	for _, x := range executions {
-		e.recover(ctx, x)
-	}
 	return nil
 }
 
