@@ -55,6 +55,8 @@ type daemon struct {
 	sup    *supervise.Supervisor
 	models *models
 	events *events
+	// claimed is closed once the engine has its epoch, or has failed to get one.
+	claimed chan struct{}
 
 	// ctx lives as long as the OS process: parts that are stopped in order must not end at the first signal already.
 	ctx   context.Context
@@ -66,7 +68,7 @@ type daemon struct {
 // Run serves a home until ctx ends or a client asks to stop; python kernels live on. Errors: *config.LockedError;
 // *config.HomeError, also for a store that cannot be opened (it wraps sqlite.SchemaError) or cannot go on.
 func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (err error) {
-	d := &daemon{home: home, config: cfg, o: o, began: time.Now()}
+	d := &daemon{home: home, config: cfg, o: o, began: time.Now(), claimed: make(chan struct{})}
 	d.log = slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: cfg.LogLevel}))
 	if err := home.Create(); err != nil {
 		return err
@@ -128,7 +130,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.sup, err = supervise.New(supervise.Options{
 		RunDir: d.home.Run(), BundleDir: d.home.Bundles(), SourceDir: d.env("SOMA_PYTHON_DIR"), Node: node, Neurons: d.engine,
 		Reader: d.store, Env: d.pykernelEnv, Output: d.output, Now: now, Log: d.log, MaxLive: d.config.MaxPykernels,
-		Grace: d.config.PykernelGrace,
+		Grace: d.config.PykernelGrace, Epoch: d.epoch,
 	})
 	return d.unusable(err)
 }
@@ -153,10 +155,13 @@ func (d *daemon) run(ctx context.Context) error {
 		return d.unusable(err)
 	}
 	if err := d.sup.Start(d.ctx); err != nil {
+		close(d.claimed)
 		return d.unusable(fmt.Errorf("cannot attach python kernels: %w", err))
 	}
 	defer d.stopPart("python kernels", d.sup.Stop)
-	if err := d.engine.Start(d.ctx); err != nil {
+	err := d.engine.Start(d.ctx)
+	close(d.claimed) // also after a failure: who waits for the epoch goes on and is stopped
+	if err != nil {
 		return d.unusable(fmt.Errorf("cannot start the engine: %w", err))
 	}
 	defer d.stopPart("engine", d.engine.Stop)
@@ -183,6 +188,13 @@ func (d *daemon) run(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return errors.Join(err, d.fatal)
+}
+
+// epoch is what an attach to a python kernel carries, so that a kernel refuses a daemon whose claim is older. Attaching begins
+// before the engine has its claim, and waits for it here.
+func (d *daemon) epoch() uint64 {
+	<-d.claimed
+	return d.engine.Epoch()
 }
 
 func (d *daemon) stopPart(name string, stop func(context.Context) error) {
