@@ -33,6 +33,7 @@ type cellView struct {
 	lines            int
 	cleaner          cleaner
 	result           *outcome
+	whole            bool // show all lines of the code
 }
 
 // outcome is how a call or cell ended.
@@ -49,7 +50,7 @@ func (t *transcript) cellStarted(b wire.CellEvent) {
 			return
 		}
 	}
-	t.calls = append(t.calls, &cellView{cell: b.Cell.ID, tool: "python", code: b.Cell.Code})
+	t.calls = append(t.calls, &cellView{cell: b.Cell.ID, tool: "python", code: b.Cell.Code, whole: t.whole})
 	t.showCalls()
 }
 
@@ -142,7 +143,7 @@ func (v *cellView) showCode(s *screen) {
 	}
 	lines := strings.Split(strings.TrimRight(clean(v.code), "\n"), "\n")
 	for i, line := range lines {
-		if i == maxCodeLines && len(lines) > maxCodeLines+1 {
+		if i == maxCodeLines && len(lines) > maxCodeLines+1 && !v.whole {
 			s.line(ansiDim, codeIndent, fmt.Sprintf("… %d more lines", len(lines)-i))
 			return
 		}

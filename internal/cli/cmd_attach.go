@@ -20,7 +20,8 @@ func (a *app) cmdAttach() *cobra.Command {
 		Long: "attach prints the transcript from the start of the current agent turn and follows it to the end of the process; Ctrl-C\n" +
 			"detaches. Without PID it takes this folder's newest live process, else the newest. With --last it takes whatever was\n" +
 			"done last in this folder, also a cell of soma py.",
-		Args: cobra.MaximumNArgs(1),
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completePID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if len(args) == 1 && last {
@@ -159,7 +160,7 @@ func (a *app) attach(ctx context.Context, s wire.Session, p *wire.Process, follo
 	}
 	ended := p != nil && p.ExitCode != nil
 	if !follow || ended {
-		show, finish := a.viewer()
+		show, finish := a.viewer(false)
 		if err := a.until(ctx, s.ID, from, s.LastEvent, show); err != nil {
 			return err
 		}

@@ -28,7 +28,11 @@ func (a *app) cmdLogs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs PID | logs --cell ID | logs --daemon",
 		Short: "print a whole transcript, a cell's whole output, or the daemon's log",
-		Args:  cobra.MaximumNArgs(1),
+		Long: "logs prints all that was asked, said and run in a process, with whole code; the output of a cell is folded there, and\n" +
+			"with --cell ID all of it that was kept is printed: 1 MiB from the start and 64 KiB from the end. The folding line names\n" +
+			"the ID. --daemon prints the end of the daemon's log and needs no daemon.",
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completePID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			given := len(args)
@@ -68,7 +72,7 @@ func (a *app) processLog(ctx context.Context, arg string, follow bool) error {
 	if err != nil {
 		return err
 	}
-	show, finish := a.viewer()
+	show, finish := a.viewer(true)
 	if follow && p.ExitCode == nil {
 		e := &ending{attach: true}
 		err = a.follow(ctx, s.ID, wire.Cursor{}, func(f client.Frame) error {
@@ -92,6 +96,10 @@ func (a *app) cellLog(ctx context.Context, id string, follow bool) error {
 	for offset := int64(0); ; {
 		var page wire.OutputPage
 		err := a.keep(ctx, func() (err error) { page, err = a.client.Output(ctx, id, offset, pageBytes); return err })
+		var refusal *wire.Error
+		if errors.As(err, &refusal) && refusal.Code == wire.NotFound {
+			return faultf(exitNotFound, "soma logs PID -o json has the ids of its cells", "cannot find cell %s", id)
+		}
 		if err != nil {
 			return err
 		}

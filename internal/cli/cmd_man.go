@@ -35,7 +35,7 @@ func (a *app) cmdMan() *cobra.Command {
 func documented(root *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{root}
 	for _, c := range root.Commands() {
-		if c.IsAvailableCommand() && c.Name() != "completion" {
+		if c.IsAvailableCommand() {
 			all = append(all, c)
 		}
 	}

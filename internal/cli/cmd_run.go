@@ -120,11 +120,20 @@ func (a *app) runTask(ctx context.Context, open wire.OpenSession, text string, d
 	if err := a.ensure(ctx); err != nil {
 		return err
 	}
-	if err := a.compareKeys(ctx, cfg); err != nil {
+	missing, err := a.missingKeys(ctx, cfg)
+	if err != nil {
 		return err
 	}
 	session, input := ident.New(time.Now()).String(), ident.New(time.Now()).String()
 	err = a.keep(ctx, func() error { _, err := a.client.OpenSession(ctx, session, open); return err })
+	if missing != "" {
+		const restart = "run soma stop, and the next command starts it with what is set here"
+		var refusal *wire.Error
+		if errors.As(err, &refusal) && refusal.Code == wire.NoModel {
+			return faultf(exitConfig, restart, "cannot find a model: the daemon was started without %s", missing)
+		}
+		a.say("the daemon was started without %s; %s", missing, restart)
+	}
 	if err != nil {
 		return err
 	}
@@ -160,22 +169,19 @@ func (a *app) refuseModel(ctx context.Context, cfg *config.Config, name string) 
 	return err
 }
 
-// compareKeys says when this client has a provider's variable that the daemon has not: the daemon reads them at its start.
-func (a *app) compareKeys(ctx context.Context, cfg *config.Config) error {
+// missingKeys names the provider variables that this client has and the daemon has not: the daemon reads them at its start.
+func (a *app) missingKeys(ctx context.Context, cfg *config.Config) (string, error) {
 	mine := cfg.ProviderVariables(a.env)
 	if len(mine) == 0 {
-		return nil
+		return "", nil
 	}
 	var status wire.Status
 	err := a.keep(ctx, func() (err error) { status, err = a.client.Status(ctx); return err })
 	if err != nil {
-		return err
+		return "", err
 	}
 	missing := slices.DeleteFunc(mine, func(name string) bool { return slices.Contains(status.ProviderEnv, name) })
-	if len(missing) > 0 {
-		a.say("the daemon was started without %s; run soma stop, and the next command starts it with what is set here", strings.Join(missing, ", "))
-	}
-	return nil
+	return strings.Join(missing, ", "), nil
 }
 
 // python finds the interpreter for a session's cells.

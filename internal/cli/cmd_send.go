@@ -18,7 +18,8 @@ func (a *app) cmdSend() *cobra.Command {
 		Short: "say something to a process",
 		Long: "send gives a process an input. It steers: it joins the conversation before the next call of the model. With --after it\n" +
 			"is a follow-up and joins when the current agent turn has ended.",
-		Args: cobra.MinimumNArgs(1),
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: a.completePID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			text, err := a.inputText(args[1:], file)
@@ -52,7 +53,12 @@ func (a *app) cmdSend() *cobra.Command {
 				return a.printJSON(state)
 			}
 			when := "it joins before the next call of the model"
-			if after {
+			switch {
+			case waitsForInput(*p):
+				when = "it begins a turn with it"
+			case p.Reason == "paused":
+				when = "it is paused; go on with soma resume"
+			case after:
 				when = "it joins when the current turn has ended"
 			}
 			_, err = fmt.Fprintf(a.Out, "process %d has it; %s\n", state.PID, when)
@@ -66,10 +72,11 @@ func (a *app) cmdSend() *cobra.Command {
 
 func (a *app) cmdWait() *cobra.Command {
 	return &cobra.Command{
-		Use:   "wait PID",
-		Short: "wait until a process has ended",
-		Long:  "wait returns when the process has ended, with the process's exit code.",
-		Args:  cobra.ExactArgs(1),
+		Use:               "wait PID",
+		Short:             "wait until a process has ended",
+		Long:              "wait returns when the process has ended, with the process's exit code.",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completePID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			pid, err := parsePID(args[0])
@@ -80,7 +87,15 @@ func (a *app) cmdWait() *cobra.Command {
 				return err
 			}
 			var p wire.Process
-			for p.ExitCode == nil {
+			err = a.keep(ctx, func() (err error) { p, err = a.client.Process(ctx, pid); return err })
+			if err != nil {
+				return stopped(err, "soma wait %d", pid)
+			}
+			for said := false; p.ExitCode == nil; {
+				if waitsForInput(p) && !said {
+					said = true
+					a.say(needsInput, pid, pid, pid)
+				}
 				err := a.keep(ctx, func() (err error) { p, err = a.client.Wait(ctx, pid, wire.MaxWait); return err })
 				if err != nil {
 					return stopped(err, "soma wait %d", pid)
@@ -107,20 +122,24 @@ func (a *app) printProcess(p wire.Process) error {
 	return err
 }
 
+// needsInput takes a pid three times.
+const needsInput = "process %d waits for input; go on with soma send %d \"TEXT\", or end it with soma kill %d"
+
 var signals = map[string]struct{ signal, short, long string }{
-	"interrupt": {wire.Interrupt, "end the current agent turn of a process", "The process then waits for input; cells that run are interrupted."},
-	"pause":     {wire.Pause, "let a process rest", "It finishes what it is doing and starts nothing new until soma resume."},
-	"resume":    {wire.Resume, "let a process go on", "After pause, after an interruption, or after crashes."},
-	"kill":      {wire.Terminate, "end a process", "Its exit code is 137 and its python kernel ends with it."},
+	"interrupt": {wire.Interrupt, "end the current agent turn of a process", "interrupt ends the current agent turn of a process, and cells that run. The process then waits for input."},
+	"pause":     {wire.Pause, "let a process rest", "pause lets a process finish what it is doing; it starts nothing new until soma resume."},
+	"resume":    {wire.Resume, "let a process go on", "resume lets a process go on after pause, or after crashes. One that waits for input goes on with soma send."},
+	"kill":      {wire.Terminate, "end a process", "kill ends a process. Its exit code is 137, and its python kernel ends with it."},
 }
 
 func (a *app) cmdSignal(verb string) *cobra.Command {
 	s := signals[verb]
 	return &cobra.Command{
-		Use:   verb + " PID",
-		Short: s.short,
-		Long:  verb + ": " + s.short + ". " + s.long,
-		Args:  cobra.ExactArgs(1),
+		Use:               verb + " PID",
+		Short:             s.short,
+		Long:              s.long,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completePID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			pid, err := parsePID(args[0])
@@ -136,7 +155,25 @@ func (a *app) cmdSignal(verb string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.printProcess(p)
+			if err := a.printProcess(p); err != nil || a.asJSON {
+				return err
+			}
+			a.sayNext(verb, p)
+			return nil
 		},
 	}
+}
+
+// sayNext says what follows of a signal where the state alone does not tell.
+func (a *app) sayNext(verb string, p wire.Process) {
+	switch {
+	case verb == "pause" && p.ExitCode == nil && p.Reason != "paused":
+		a.say("it pauses when it has finished what it is doing now")
+	case verb == "resume" && waitsForInput(p):
+		a.say("it goes on with soma send %d \"TEXT\"", p.PID)
+	}
+}
+
+func waitsForInput(p wire.Process) bool {
+	return p.State.State == wire.Blocked && p.Reason == "waiting for input"
 }

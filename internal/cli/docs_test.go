@@ -72,7 +72,7 @@ func TestCommands(t *testing.T) {
 	for _, c := range documented(new(app).commands())[1:] {
 		names = append(names, c.Name())
 	}
-	const want = "attach config doctor interrupt kill logs man pause ps py resume run send serve status stop version wait"
+	const want = "attach completion config doctor interrupt kill logs man pause ps py resume run send serve status stop version wait"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("commands %s", got)
 	}

@@ -163,11 +163,12 @@ func report(w io.Writer, err error, asJSON bool) int {
 	}
 	f := asFault(err)
 	if asJSON {
-		line, _ := json.Marshal(struct { // strings and numbers always marshal
+		words, more, _ := strings.Cut(f.err.Error(), "\n") // the second line of an error says what to do
+		line, _ := json.Marshal(struct {                   // strings and numbers always marshal
 			Error string `json:"error"`
 			Do    string `json:"do,omitempty"`
 			Exit  int    `json:"exit"`
-		}{f.err.Error(), f.do, f.code})
+		}{words, cmp.Or(f.do, more), f.code})
 		fmt.Fprintf(w, "%s\n", line)
 		return f.code
 	}

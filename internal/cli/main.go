@@ -71,13 +71,13 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if a.client != nil {
 		a.client.Close()
 	}
 	switch {
 	case err != nil && !a.ran:
-		err = &fault{exitUsage, errors.New("cannot understand the command line: " + err.Error()), "see soma help"}
+		err = misused(cmd, err)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return exitOK // Ctrl-C: what runs in the daemon runs on
 	}
@@ -97,7 +97,7 @@ func (a *app) commands() *cobra.Command {
 		Example:       "  soma run --model script:tour \"study this folder\"\n  soma ps\n  soma attach",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          known,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			switch output {
@@ -118,7 +118,9 @@ func (a *app) commands() *cobra.Command {
 		a.cmdRun(), a.cmdAttach(), a.cmdPs(), a.cmdLogs(), a.cmdSend(), a.cmdWait(),
 		a.cmdSignal("interrupt"), a.cmdSignal("pause"), a.cmdSignal("resume"), a.cmdSignal("kill"),
 		a.cmdPy(), a.cmdStatus(), a.cmdServe(), a.cmdStop(), a.cmdDoctor(), a.cmdConfig(), a.cmdVersion(), a.cmdMan(),
+		cmdCompletion(),
 	)
+	root.SetHelpCommand(cmdHelp())
 	return root
 }
 

@@ -138,6 +138,41 @@ func TestCellPrinter(t *testing.T) {
 	}
 }
 
+// I-16: what is said beside the transcript begins a line of its own, also in the middle of a text.
+func TestSayBeginsALine(t *testing.T) {
+	var out bytes.Buffer
+	a := &app{Stdio: Stdio{Out: &out, Err: &out}, env: os.LookupEnv}
+	show, finish := a.viewer(false)
+	for _, f := range new(play).started(1, 1, "go").delta(1, 1, 0, "I am cut").frames {
+		if err := show(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.say("the daemon is gone")
+	a.say("it is here again")
+	if err := finish(); err != nil || !strings.HasSuffix(out.String(), "I am cut\nsoma: the daemon is gone\nsoma: it is here again\n") {
+		t.Errorf("%v, %q", err, out.String())
+	}
+}
+
+// I-11: attach folds long code, logs shows all of it.
+func TestLongCodeIsFolded(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		var out bytes.Buffer
+		a := &app{Stdio: Stdio{Out: &out}, env: os.LookupEnv}
+		show, _ := a.viewer(whole)
+		code := strings.Repeat("x\n", 3*maxCodeLines)
+		for _, f := range new(play).event(wire.CellStarted, wire.CellEvent{Cell: wire.Cell{ID: "c", Code: code}}).frames {
+			if err := show(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Count(out.String(), "  | x\n"); got != map[bool]int{false: maxCodeLines, true: 3 * maxCodeLines}[whole] {
+			t.Errorf("whole %t: %d lines of code", whole, got)
+		}
+	}
+}
+
 // I-12: one event a line; live ones carry no sequence.
 func TestFramesAsJSON(t *testing.T) {
 	var out bytes.Buffer

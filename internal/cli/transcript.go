@@ -19,6 +19,7 @@ const maxUserLines = 12
 // nothing is missing, and text that did not become part of the conversation is marked. It is not safe for concurrent use.
 type transcript struct {
 	s       *screen
+	whole   bool // long inputs and code are not folded
 	live    liveText
 	calls   []*cellView // of the last answer, in call order; the first open one is shown live
 	began   time.Time   // of the agent turn
@@ -134,7 +135,7 @@ func (t *transcript) said(text string) {
 	lines := strings.Split(strings.TrimRight(clean(text), "\n"), "\n")
 	t.s.block()
 	for i, line := range lines {
-		if i == maxUserLines && len(lines) > maxUserLines+1 {
+		if i == maxUserLines && len(lines) > maxUserLines+1 && !t.whole {
 			t.s.line(ansiDim, "> ", fmt.Sprintf("… %d more lines", len(lines)-i))
 			break
 		}
@@ -199,7 +200,7 @@ func (t *transcript) stepEnded(b wire.StepEndedEvent) {
 	t.live = liveText{}
 	t.calls = t.calls[:0]
 	for i, c := range b.Message.Message.Calls {
-		v := &cellView{call: c.ID, tool: c.Tool, code: codeOf(c)}
+		v := &cellView{call: c.ID, tool: c.Tool, code: codeOf(c), whole: t.whole}
 		if i < len(b.Cells) {
 			v.cell = b.Cells[i]
 		}

@@ -12,7 +12,7 @@ import (
 // watch shows a process's events after a cursor until e says that it is done. Its error is the exit code; an end of ctx
 // detaches.
 func (a *app) watch(ctx context.Context, pid uint64, session string, from wire.Cursor, e *ending) error {
-	show, finish := a.viewer()
+	show, finish := a.viewer(false)
 	err := a.follow(ctx, session, from, func(f client.Frame) error {
 		if err := show(f); err != nil {
 			return err
@@ -36,7 +36,7 @@ func (a *app) watch(ctx context.Context, pid uint64, session string, from wire.C
 		return stopped(err, "soma attach %d", pid)
 	}
 	if e.waits {
-		a.say("process %d waits for input; go on with soma send %d \"TEXT\", or end it with soma kill %d", pid, pid, pid)
+		a.say(needsInput, pid, pid, pid)
 	}
 	return exitCode(e.code)
 }
@@ -56,12 +56,14 @@ func (a *app) judge(ctx context.Context, e *ending, pid uint64, f client.Frame) 
 	return nil
 }
 
-// viewer returns what shows frames in the form that was asked for, and what ends the showing.
-func (a *app) viewer() (show func(client.Frame) error, finish func() error) {
+// viewer returns what shows frames in the form that was asked for, and what ends the showing. With whole, long inputs and
+// code are not folded.
+func (a *app) viewer(whole bool) (show func(client.Frame) error, finish func() error) {
 	if a.asJSON {
 		return a.frameJSON, func() error { return nil }
 	}
 	t := newTranscript(a.screen())
+	t.whole = whole
 	a.endLine = func() error {
 		t.s.endLine()
 		return t.s.flush()
