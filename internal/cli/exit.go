@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
+	"syscall"
 
 	"soma/client"
 	"soma/internal/config"
+	"soma/internal/neuron"
 	"soma/internal/pypath"
 	"soma/wire"
 )
@@ -118,7 +121,7 @@ func asFault(err error) *fault {
 	case errors.As(err, &locked):
 		return &fault{exitHome, err, "use that one, or end it with soma stop"}
 	case errors.As(err, &home):
-		return &fault{exitHome, err, ""}
+		return &fault{exitHome, err, homeWayOut(err)}
 	case errors.As(err, &file), errors.As(err, &value), errors.As(err, &noModel),
 		errors.As(err, &choose), errors.As(err, &unknown):
 		return &fault{exitConfig, err, ""}
@@ -132,6 +135,17 @@ func asFault(err error) *fault {
 		return &fault{exitBusy, err, "try again"}
 	}
 	return &fault{code: exitFailed, err: err}
+}
+
+// homeWayOut says what helps a home whose own error does not say it.
+func homeWayOut(err error) string {
+	switch {
+	case errors.Is(err, neuron.ErrStoreFailed), errors.Is(err, syscall.ENOSPC):
+		return "make room: what was committed is kept"
+	case errors.Is(err, syscall.EROFS), errors.Is(err, fs.ErrPermission):
+		return "make it writable, or set SOMA_HOME"
+	}
+	return ""
 }
 
 // cannot gives a daemon's words the form of all errors.

@@ -440,5 +440,12 @@ func TestBadTokenFilesAcceptNothing(t *testing.T) {
 		if ok, err := h.CheckToken(c.text); ok || err == nil || strings.Contains(err.Error(), digits) {
 			t.Errorf("%s: accepted %v, %v", name, ok, err)
 		}
+		// The next daemon replaces what is no token, and leaves a real one to the person whose mistake its mode is.
+		if err := h.EnsureToken(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.ReadToken(); (err == nil) != (c.mode == 0o600) {
+			t.Errorf("%s: after the next start: %v", name, err)
+		}
 	}
 }

@@ -62,13 +62,13 @@ func TestUnusableHomes(t *testing.T) { // I-01, I-15
 			if _, err := f.WriteAt(make([]byte, info.Size()-100), 100); err != nil {
 				t.Fatal(err)
 			}
-		}, `cannot open the store \S+: .*malformed.*`},
+		}, `cannot open the store \S+: .*malformed.*: put a backup in its place, or use another home`},
 		"cut database": {func(t *testing.T, p *place) {
 			p.query(`vacuum`)
 			if err := os.Truncate(p.home.Database(), 8192); err != nil {
 				t.Fatal(err)
 			}
-		}, `cannot open the store \S+: .*malformed.*`},
+		}, `cannot open the store \S+: .*malformed.*: put a backup in its place, or use another home`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
@@ -159,6 +159,10 @@ func TestGarbageToken(t *testing.T) { // I-50
 		t.Fatal(err)
 	}
 	p.until("a daemon with a new token", func() bool { return p.run("ps").code == 0 })
+	if err := os.Chmod(p.home.TokenFile(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.run("ps").ends(77).says(`cannot read the token: \S+/token is open to others \(mode 0644\): run chmod 600 \S+/token`)
 	if err := os.Remove(p.home.TokenFile()); err != nil {
 		t.Fatal(err)
 	}

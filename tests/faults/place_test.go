@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -322,20 +321,11 @@ func (p *place) read(path string) string {
 	return string(text)
 }
 
-// copyTo copies a file as it is at this moment.
-func copyTo(t *testing.T, to, from string) {
-	t.Helper()
-	in, err := os.Open(from)
-	if err != nil {
-		t.Fatal(err)
+// fails checks that the standard error is what a cell's exception says.
+func (r result) fails(text string) result {
+	r.t.Helper()
+	if usual.ReplaceAllString(r.err, "") != text+"\n" {
+		r.t.Errorf("%s: it said %.2000q, want %q", r.line, r.err, text)
 	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err == nil {
-		_, err = io.Copy(out, in)
-		err = errors.Join(err, out.Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	return r
 }

@@ -116,8 +116,11 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 		if err != nil {
 			_ = s.Close()
 		}
-		if code(err)&0xff == lib.SQLITE_NOTADB {
+		switch code(err) & 0xff {
+		case lib.SQLITE_NOTADB:
 			err = foreign(len(migrations))
+		case lib.SQLITE_CORRUPT:
+			err = fmt.Errorf("%w: put a backup in its place, or use another home", err)
 		}
 	}()
 	conn, err := connect(ctx, path, "synchronous(full)", "cache_size(-32768)",
