@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime/debug"
 
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
@@ -77,9 +78,7 @@ func (k *kernel) route(ctx context.Context, c *frame.Call, begun bool, running i
 	case begun && host.Policy(c.Method) != neuron.Idempotent:
 		return refuse(c.ID, "unknown", "result unknown: the daemon ended while the call ran")
 	}
-	value, failure := host.Call(ctx, Call{
-		Kernel: k.id, Owner: k.owner, ID: c.ID, Cell: c.Cell, Method: c.Method, Args: c.Args,
-	})
+	value, failure := k.ask(ctx, host, c)
 	if failure != nil {
 		return refuse(c.ID, failure.Code, failure.Message)
 	}
@@ -87,6 +86,17 @@ func (k *kernel) route(ctx context.Context, c *frame.Call, begun bool, running i
 		value = json.RawMessage("null")
 	}
 	return pykernel.Reply{Type: pykernel.FrameReply, Call: c.ID, OK: true, Value: value}
+}
+
+// ask calls the host; a panic there is its answer, so that no cell waits for one that never comes.
+func (k *kernel) ask(ctx context.Context, host Host, c *frame.Call) (value json.RawMessage, failure *pykernel.CallError) {
+	defer func() {
+		if v := recover(); v != nil {
+			k.log().Error("host call panicked", "method", c.Method, "call", c.ID, "panic", v, "stack", string(debug.Stack()))
+			value, failure = nil, &pykernel.CallError{Code: "internal", Message: fmt.Sprintf("%s panicked", c.Method)}
+		}
+	}()
+	return host.Call(ctx, Call{Kernel: k.id, Owner: k.owner, ID: c.ID, Cell: c.Cell, Method: c.Method, Args: c.Args})
 }
 
 func refuse(call, code, message string) pykernel.Reply {

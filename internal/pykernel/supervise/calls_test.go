@@ -44,6 +44,9 @@ func (h *host) Call(ctx context.Context, c supervise.Call) (json.RawMessage, *py
 		case <-ctx.Done():
 		}
 	}
+	if c.Method == "test.panic" {
+		panic("a route's mistake")
+	}
 	if c.Method != "test.echo" {
 		return nil, &pykernel.CallError{Code: "not_found", Message: "no " + c.Method}
 	}
@@ -68,6 +71,7 @@ func TestHostCalls(t *testing.T) {
 	kernel, cell := h.Open("a", call("test.echo", "{'a': [1, None, 'é']}"))
 	value(t, h.Outcome(cell), `"{'a': [1, None, 'é']}"`)
 	value(t, h.Outcome(h.Run("a", kernel, call("test.none", "1"), time.Minute)), `'not_found: no test.none'`)
+	value(t, h.Outcome(h.Run("a", kernel, call("test.panic", "1"), time.Minute)), `'internal: test.panic panicked'`)
 	h.Outcome(h.Run("a", kernel, "1", time.Minute))
 	h.Outcome(h.Run("a", kernel, "1", time.Minute))
 	if n := h.Count(`select count(*) from kernel_call`); n != 0 {

@@ -66,15 +66,21 @@ func (p *osProcess) watchExit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot watch pid %d: %w", p.pid, err)
 	}
-	err = conn.Read(func(fd uintptr) bool {
+	exited := false
+	look := func(fd uintptr) bool {
 		ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(ready, 0)
-		return err == nil && n > 0
-	})
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		exited = err == nil && n > 0
+		return exited
 	}
-	if err != nil {
+	if err = conn.Read(look); err != nil {
+		_ = conn.Control(func(fd uintptr) { look(fd) }) // one that exited as ctx ended is reaped all the same
+	}
+	switch {
+	case exited:
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
 		return fmt.Errorf("cannot watch pid %d: %w", p.pid, err)
 	}
 	if p.child != nil {
