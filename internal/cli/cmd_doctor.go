@@ -194,7 +194,7 @@ func (a *app) checkModels(ctx context.Context, cfg *config.Config, status *wire.
 		_, err := cfg.Resolve("", a.env)
 		return noModel(err)
 	}
-	return found("models", gradeOK, "", "%s", strings.Join(names, ", "))
+	return found("models", gradeOK, "", "%s", strings.Join(reachable(names, status.ProviderEnv), ", "))
 }
 
 func noModel(err error) finding {

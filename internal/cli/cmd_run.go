@@ -155,6 +155,9 @@ func (a *app) runTask(ctx context.Context, open wire.OpenSession, text string, d
 		_, err := fmt.Fprintf(a.Out, "process %d runs; soma attach %d shows it\n", in.PID, in.PID)
 		return err
 	}
+	if isTerminal(a.Err) && !a.asJSON {
+		a.say("process %d works; Ctrl-C detaches, soma send %d \"TEXT\" steers it", in.PID, in.PID)
+	}
 	e := &ending{keep: open.Keep, input: input}
 	return a.watch(ctx, in.PID, session, wire.Cursor{Seq: in.Event}, e)
 }

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -62,7 +64,7 @@ func statusText(s wire.Status, now time.Time) string {
 		{"socket", s.Socket},
 		{"store", fmt.Sprintf("%s %s, %s and %s of log", s.Store.Engine, s.Store.Path, size(s.Store.Bytes), size(s.Store.WAL))},
 		{"processes", orNone(states)},
-		{"models", orNone(s.Models)},
+		{"models", orNone(reachable(s.Models, s.ProviderEnv))},
 		{"provider keys", orNone(s.ProviderEnv)},
 		{"kernels", orNone(nil)},
 	}
@@ -77,6 +79,20 @@ func statusText(s wire.Status, now time.Time) string {
 		})
 	}
 	return text + "\n" + table(kernels, map[int]bool{1: true, 3: true, 4: true})
+}
+
+// reachable adds to the names of models what the daemon's variables give access to.
+func reachable(names, variables []string) []string {
+	names = slices.Clone(names)
+	for _, v := range variables {
+		switch v {
+		case "OPENAI_API_KEY", "OPENAI_BASE_URL":
+			names = append(names, "openai:MODEL")
+		case "OLLAMA_HOST":
+			names = append(names, "ollama:MODEL")
+		}
+	}
+	return slices.Compact(names)
 }
 
 func orNone(list []string) string {
@@ -124,9 +140,13 @@ func (a *app) cmdConfig() *cobra.Command {
 		}
 		rows := [][]string{{"KEY", "VALUE", "SOURCE"}}
 		for _, r := range cfg.Rows() {
-			rows = append(rows, []string{r.Key, clean(r.Value), string(r.Source)})
+			rows = append(rows, []string{r.Key, cmp.Or(clean(r.Value), "-"), string(r.Source)})
 		}
-		_, err = fmt.Fprintf(a.Out, "%s\nfile: %s\n", table(rows, nil), a.home.ConfigFile())
+		there := ""
+		if _, err := os.Stat(a.home.ConfigFile()); isMissing(err) {
+			there = " (not there)"
+		}
+		_, err = fmt.Fprintf(a.Out, "%s\nfile: %s%s\n", table(rows, nil), a.home.ConfigFile(), there)
 		return err
 	}
 	return cmd

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,9 @@ func TestStatusText(t *testing.T) {
 		PID: 7, Home: "/h", Socket: "/h/soma.sock", Version: "v1", Wire: 1, StartedAt: noon.Add(-90 * time.Minute),
 		Store: wire.StoreStatus{Engine: "sqlite", Path: "/h/soma.db", Bytes: 1_234_567, WAL: 512}, Processes: map[string]int{"ready": 2, "blocked": 1},
 		Models: []string{"script:tour"},
+	}
+	if got := reachable(s.Models, []string{"OLLAMA_HOST", "OPENAI_API_KEY", "OPENAI_BASE_URL"}); !slices.Equal(got, []string{"script:tour", "ollama:MODEL", "openai:MODEL"}) {
+		t.Errorf("models %q", got)
 	}
 	const want = `daemon         pid 7, up 1h, build v1, wire 1
 home           /h

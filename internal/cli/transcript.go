@@ -255,6 +255,12 @@ func waitingFor(s wire.State) string {
 		text = "blocked after crashes without progress" + words + "; go on with soma resume"
 	case "interrupted":
 		text = "interrupted" + words
+	case "provider delay":
+		text = "waits: " + s.Reason + words
+		when, why, _ := strings.Cut(strings.TrimPrefix(s.Detail, "until "), ": ")
+		if at, err := time.Parse(time.RFC3339, when); err == nil {
+			text = fmt.Sprintf("the model's provider failed: %s; it is asked again at %s", why, at.Local().Format(time.TimeOnly))
+		}
 	default:
 		text = "waits: " + s.Reason + words
 	}

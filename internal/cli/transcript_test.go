@@ -381,3 +381,12 @@ func TestEnding(t *testing.T) {
 		}
 	}
 }
+
+// K-02: a wait for the provider says why, and until when in the person's time.
+func TestProviderDelay(t *testing.T) {
+	got := waitingFor(wire.State{State: wire.Blocked, Reason: "provider delay", Detail: "until 2026-03-01T10:00:05Z: busy: try later (HTTP 503)"})
+	at := time.Date(2026, 3, 1, 10, 0, 5, 0, time.UTC).Local().Format("15:04:05")
+	if got != "the model's provider failed: busy: try later (HTTP 503); it is asked again at "+at {
+		t.Error(got)
+	}
+}

@@ -17,7 +17,7 @@ func (d *daemon) Status(ctx context.Context) (wire.Status, error) {
 	kernels := []wire.Kernel{}
 	for _, k := range d.sup.List() {
 		kernels = append(kernels, wire.Kernel{
-			ID: k.ID, Session: k.Session, PID: k.OSPID, State: k.State, Cells: k.Cells, UsedAt: k.Since,
+			ID: k.ID, Session: k.Session, PID: k.OSPID, State: k.State, Cells: k.Cells, UsedAt: k.Used,
 			Workspace: k.Workspace, Python: k.Python,
 		})
 	}
