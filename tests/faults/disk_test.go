@@ -137,7 +137,8 @@ func TestDiskFillsUp(t *testing.T) { // I-15, N-41
 // writable it works, with all that was in it.
 func TestReadOnlyHome(t *testing.T) { // I-15
 	p := newPlace(t)
-	do := p.elsewhere(fmt.Sprintf("mkdir -m 700 %[1]s\nmount --bind %[1]s %[1]s", p.home.Dir()))
+	do := p.elsewhere(fmt.Sprintf("mkdir -m 700 %[1]s %[1]s.disk\nmount -t tmpfs none %[1]s.disk\nmkdir -m 700 %[1]s.disk/home\n"+
+		"mount --bind %[1]s.disk/home %[1]s", p.home.Dir()))
 	p.write("s.yaml", "steps:\n  - say: Kept.\n")
 	p.run("run", "--model", "script:s.yaml", "x").ends(0)
 	kept := p.run("logs", "1").ends(0).out

@@ -48,7 +48,19 @@ print("went on")
 // An orderly stop is no loss: whoever waits ends with one line and 69, and starts no daemon; what runs goes on and is found
 // again.
 func TestStopWhileClientsWait(t *testing.T) { // I-16, I-22
-	p := newPlace(t)
+	for name, stop := range map[string]func(p *place, d *running){
+		"by a client": func(p *place, _ *running) { p.run("stop").ends(0) },
+		"by a signal": func(p *place, d *running) {
+			if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				p.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { stopWhileClientsWait(newPlace(t), stop) })
+	}
+}
+
+func stopWhileClientsWait(p *place, stop func(p *place, d *running)) {
 	p.write("cell.py", waiting)
 	p.write("s.yaml", "steps:\n  - calls:\n      - python: exec(open('cell.py').read())\n  - say: Done.\n")
 	d := p.serve()
@@ -63,21 +75,21 @@ func TestStopWhileClientsWait(t *testing.T) { // I-16, I-22
 	for c := range clients {
 		c.says(`cell\.py|it waits`)
 	}
-	p.run("stop").ends(0)
+	stop(p, d)
 	d.ends(0)
 	for c, line := range clients {
 		text := c.ends(69)
 		if last := "soma: the daemon was stopped; " + line + " goes on\n"; !strings.HasSuffix(text, last) || strings.Contains(text, "gone") {
-			t.Errorf("%s said\n%s\nwant at its end %q", c.cmd, text, last)
+			p.t.Errorf("%s said\n%s\nwant at its end %q", c.cmd, text, last)
 		}
 	}
 	p.run("status").ends(69)
 	p.write("go", "")
 	p.run("wait", "1").ends(0)
 	if out := p.run("py", "--last").ends(0).out; !strings.HasSuffix(out, "went on\n") {
-		t.Errorf("the cell's output is %q", out)
+		p.t.Errorf("the cell's output is %q", out)
 	}
 	if out := p.run("logs", "1").ends(0).out; strings.Count(out, "went on") != 1 || !strings.Contains(out, "Done.") {
-		t.Errorf("the transcript is %q", out)
+		p.t.Errorf("the transcript is %q", out)
 	}
 }
