@@ -134,7 +134,8 @@ func TestAcceptOfOneIDAtOnce(t *testing.T) {
 	})
 }
 
-// N-46: a large payload from outside is stored once by its turn's commit and travels by reference.
+// N-46: a large payload from outside is stored once by its turn's commit and travels by reference. N-14: one that a handler
+// sends is refused there.
 func TestLargePayload(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *base) {
 		k := neuron.NewKind("test")

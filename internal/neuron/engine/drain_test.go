@@ -161,7 +161,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	})
 }
 
-// N-18: the bound on time alone, with a backoff that grows to its limit and has jitter.
+// N-08, N-18: the bound on time alone, with a backoff that grows to its limit and has jitter.
 func TestHorizon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,11 +67,49 @@ func TestTurnCommitsTogether(t *testing.T) {
 		}
 		in, out := page(t, e, id("a"), neuron.In).Entries[1], page(t, e, id("a"), neuron.Out).Entries[1]
 		// N-03
-		if out.Causation != in.ID || out.Correlation != in.ID || out.Caller != id("a") || out.Target != id("sink") || out.Seq != 2 || out.Depth != 1 || in.Depth != 0 {
+		if out.Causation != in.ID || out.Correlation != in.ID || out.Caller != id("a") || out.Target != id("sink") || out.Seq != 2 || out.Depth != 1 || in.Depth != 0 ||
+			out.Alias != otherType.Alias() || string(out.Payload) != `{"text":"2","n":2}` || out.Target.Owner != "me" || out.At.IsZero() || out.ID == in.ID || !in.Caller.IsZero() || !in.Causation.IsZero() {
 			t.Errorf("sent %+v from %+v", out, in)
 		}
 		if s := page(t, e, id("sink"), neuron.In); s.Last != 3 || s.Entries[1].ID != out.ID {
 			t.Errorf("the sink got %+v", s)
+		}
+	})
+}
+
+// N-06: while its commit is on the way, a turn is neither told to watchers nor is what it sends handed over.
+func TestNothingIsToldBeforeTheCommit(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *base) {
+		var seen log
+		k := neuron.NewKind("test")
+		neuron.Handle(k, noteType, func(turn *neuron.Turn, n note) error { return neuron.Send(turn, id("b"), otherType, n) })
+		neuron.Handle(k, otherType, func(_ *neuron.Turn, n note) error { seen.add("%s", n.Text); return nil })
+		gate := make(chan struct{})
+		var told atomic.Int32
+		e := start(t, b, engine.Options{Store: &holding{Store: b.store, gate: gate}, Kinds: []*neuron.Kind{k}, Generation: "g",
+			Committed: func([]*neuron.Record) { told.Add(1) }})
+		w := e.Watch(id("a"), neuron.In, feed.Cursor{Generation: "g"})
+		defer w.Close()
+		var wg sync.WaitGroup
+		d := fresh(t, id("a"), "x")
+		wg.Go(func() { deliver(t, e, d) })
+		waitFor(t, e, func(s engine.Stats) bool { return s.Records == 1 })
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if ev, err := w.Next(short); err == nil {
+			t.Errorf("a watcher heard %+v", ev)
+		}
+		if told.Load() != 0 || len(seen.all()) != 0 {
+			t.Errorf("told %d times, handed over %v", told.Load(), seen.all())
+		}
+		close(gate)
+		wg.Wait()
+		if ev, err := w.Next(t.Context()); err != nil || ev.Seq != 1 || ev.Value.ID != d.ID {
+			t.Errorf("after the commit: %+v, %v", ev, err)
+		}
+		quiet(t, e)
+		if got := seen.all(); !slices.Equal(got, []string{"x"}) {
+			t.Errorf("handed over %v", got)
 		}
 	})
 }
@@ -504,7 +544,7 @@ func TestClockIsInjected(t *testing.T) {
 	}
 }
 
-// N-16: a watcher hears of each entry after its commit, without polling, from any cursor.
+// N-15, N-16: a watcher hears of each entry after its commit, without polling, from any cursor.
 func TestWatch(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *base) {
 		k := neuron.NewKind("test")

@@ -43,7 +43,7 @@ func openAt(t testing.TB, path string, sequences []neuron.Sequence) *Store {
 	return s
 }
 
-// N-33, N-34, N-35
+// N-13, N-14, N-15, N-20: tallies, the window by entries and bytes, the reset, the memory of ids. N-33, N-34, N-35: crashes, groups, the fence.
 func TestSuite(t *testing.T) {
 	storetest.Run(t, storetest.Engine{
 		SQL: true,
