@@ -9,7 +9,7 @@ import os
 import select
 import threading
 from _operator import _compare_digest  # hmac's own; hmac itself loads OpenSSL
-from time import monotonic
+from time import monotonic, sleep
 
 import soma_wire as wire
 from soma_outbox import Outbox
@@ -18,6 +18,7 @@ _READ = 256 << 10
 _BATCH = 256 << 10
 _WAITING = 8            # connections that have not attached yet
 _ATTACH_SECONDS = 10.0
+_BREATH = 0.05          # after an error of the reader
 
 
 def hold_signals():
@@ -166,7 +167,18 @@ class Link:
     # --- reading: the reader thread ---
 
     def _read_for_ever(self):
+        """Without this thread nobody reaches the process: it goes on whatever was raised in it (a cell may have used up
+        all memory), on a fresh connection."""
         hold_signals()
+        while True:
+            try:
+                self._read()
+            except BaseException:
+                for c in list(self._connections.values()):
+                    self._close(c)
+                sleep(_BREATH)
+
+    def _read(self):
         poll = select.poll()
         poll.register(self._listener, select.POLLIN)
         poll.register(self._woken, select.POLLIN)

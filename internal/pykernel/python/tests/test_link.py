@@ -46,6 +46,23 @@ class Attach(KernelCase):
         self.assertEqual(good.run("c", "1+1")["value"], "2")
         self.assertEqual(k.attach(lease=5).hello["epoch"], 3)
 
+    # P-013: whatever is raised in the reader costs the connection, no more
+    def test_reader_survives(self):
+        k, c = self.attached()
+        c.run("c1", """import sys
+link = sys.modules["soma_host"]._calls._link
+real = link._events.apply
+def once(frame):
+    link._events.apply = real
+    raise MemoryError
+link._events.apply = once""")
+        c.execute("c2", "1+1")
+        self.assertTrue(c.closed())
+        again = k.attach(ack=c.last)
+        self.assertEqual(again.hello["ack"], k.sent - 1)
+        again.send({"seq": k.sent, "ack": c.last, "frame": {"type": "execute", "cell": "c2", "code": "1+1", "timeout_ms": 9000}})
+        self.assertEqual(again.done("c2")["value"], "2")
+
     # P-012: a daemon of another protocol may attach, so that it can end the kernel
     def test_other_protocol(self):
         k, _ = self.attached()
