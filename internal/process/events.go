@@ -41,7 +41,7 @@ func encode(v any) []byte {
 const (
 	cutMessages = 48 << 10 // of the messages of one event
 	cutEnvelope = 160      // of a message without its content
-	cutCall     = 200      // of a call without its arguments
+	cutCall     = 220      // of a call without its arguments
 	cutOutput   = 16 << 10
 	cutText     = 8 << 10
 )
@@ -88,7 +88,7 @@ func cutMessage(m wire.Message, room int) wire.Message {
 	m.Cut = true
 	m.Message = message.Message{Role: c.Role, CallID: c.CallID, Status: c.Status}
 	if n := len(c.Calls); n > 0 {
-		share := max(0, room/4*3/n-cutCall)
+		share := max(0, room/4*3/n-cutCall) / 2
 		for _, call := range c.Calls {
 			call.Tool, call.Malformed = clip(call.Tool, 64), clip(call.Malformed, share)
 			call.Arguments = cutArguments(call.Arguments, share)

@@ -76,8 +76,8 @@ type Host struct {
 
 // Bounds of what is remembered, in entries and in bytes of one.
 const (
-	maxTexts     = 2048
-	maxTextSize  = 4 << 10
+	maxTexts     = 8192
+	maxTextSize  = 1 << 10
 	maxStates    = 1024
 	maxStateSize = 8 << 10
 )

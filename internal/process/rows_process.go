@@ -39,16 +39,24 @@ type Update struct {
 	branch                ident.ID
 }
 
-// SQL returns the statement.
-func (*Update) SQL() string {
-	return `update process set state = ?, reason = ?, detail = ?, since = ?, exit_code = ?, steps = ?, cells = ?, tokens = ?,
-cost = ?, estimated = ?, ended_at = ? where pid = ?`
+// SQL returns the statement. While the process lives it leaves the index by end alone.
+func (o *Update) SQL() string {
+	if o.endedAt.IsZero() {
+		return `update process set state = ?, reason = ?, detail = ?, since = ?, steps = ?, cells = ?, tokens = ?, cost = ?,
+estimated = ? where pid = ?`
+	}
+	return `update process set state = ?, reason = ?, detail = ?, since = ?, steps = ?, cells = ?, tokens = ?, cost = ?,
+estimated = ?, exit_code = ?, ended_at = ? where pid = ?`
 }
 
 // Args returns the column values.
 func (o *Update) Args() []any {
-	return []any{o.state, o.reason, o.detail, o.since.UnixMicro(), int64(o.exitCode), o.sums.Steps, o.sums.Cells, o.sums.Tokens,
-		money(o.sums.Cost), o.sums.Estimated, stamp(o.endedAt), int64(o.PID)}
+	args := []any{o.state, o.reason, o.detail, o.since.UnixMicro(), o.sums.Steps, o.sums.Cells, o.sums.Tokens, money(o.sums.Cost),
+		o.sums.Estimated}
+	if !o.endedAt.IsZero() {
+		args = append(args, int64(o.exitCode), o.endedAt.UnixMicro())
+	}
+	return append(args, int64(o.PID))
 }
 
 type insertMessage struct {

@@ -125,6 +125,7 @@ func (s *spools) release(id ident.ID) {
 	defer s.mu.Unlock()
 	if sl := s.used[id]; sl != nil {
 		delete(s.used, id)
+		sl.shrink()
 		s.free = append(s.free, sl)
 	}
 }
@@ -141,6 +142,16 @@ func (s *spools) close() error {
 	}
 	s.used, s.free = map[ident.ID]*slot{}, nil
 	return errors.Join(errs...)
+}
+
+// maxSlot bounds a slot that is free, in bytes.
+const maxSlot = 1 << 20
+
+// shrink cuts off what one long answer left. A file that cannot be cut only takes more room.
+func (sl *slot) shrink() {
+	if info, err := sl.file.Stat(); err == nil && info.Size() > maxSlot {
+		_ = sl.file.Truncate(maxSlot)
+	}
 }
 
 var errTorn = errors.New("the spooled answer is not complete")
