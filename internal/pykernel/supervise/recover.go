@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"soma/internal/pykernel"
@@ -46,6 +48,9 @@ where state in ('booting', 'running', 'ending') and node = ? order by used_at, i
 			close(k.noted)
 			p, err := openProcess(r.pid, r.leader)
 			switch {
+			case err == nil && !k.owns(p):
+				p.close()
+				k.end("its process belongs to another home")
 			case err == nil:
 				k.found(p)
 				k.proc = p
@@ -63,6 +68,16 @@ where state in ('booting', 'running', 'ending') and node = ? order by used_at, i
 		found = append(found, k)
 	}
 	return found, nil
+}
+
+// owns reports whether a process runs from this home's run directory. In a copy of a home the rows name the processes of the
+// original, which must not be touched. One whose cell has closed its lock is known by its arguments.
+func (k *kernel) owns(p *osProcess) bool {
+	if pid, err := lockHolder(filepath.Join(k.dir, "lock")); err == nil && pid == p.pid {
+		return true
+	}
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+	return err == nil && slices.Contains(strings.Split(string(line), "\x00"), k.dir)
 }
 
 // load reads what waits for k and what has come from it.

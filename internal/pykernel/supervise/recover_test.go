@@ -158,6 +158,35 @@ func TestRecoverSparesAReusedPID(t *testing.T) {
 	}
 }
 
+// P-085: in a copy of a home, whose rows name the processes of the original, these are neither attached nor signalled; in
+// the original a kernel whose cell has closed its lock is still found.
+func TestRecoverSparesAnotherHome(t *testing.T) {
+	original, h := pykerneltest.New(t, nil), pykerneltest.New(t, nil)
+	kernel, cell := original.Open("a", "kept = 5; open('/proc/self/stat').read().rpartition(')')[2].split()[19]")
+	start := original.Outcome(cell)
+	if start.Value == nil {
+		t.Fatalf("outcome %+v", start)
+	}
+	pid := original.Sup.List()[0].OSPID
+	k, cell := leave(t, h, "a", "1", set{state: "running", pid: pid, leader: strings.Trim(*start.Value, "'")})
+	h.Restart()
+	if m := h.Outcome(cell); m.Status != pykernel.CellUnknown || !strings.Contains(m.Note, "belongs to another home") {
+		t.Errorf("outcome %+v", m)
+	}
+	h.Gone(k.ID)
+	unlock := `import os
+for fd in os.listdir('/proc/self/fd'):
+    try:
+        if os.readlink('/proc/self/fd/' + fd).endswith('/lock'):
+            os.close(int(fd))
+    except OSError:
+        pass
+kept`
+	value(t, original.Outcome(original.Run("a", kernel, unlock, time.Minute)), "5")
+	original.Restart()
+	value(t, original.Outcome(original.Run("a", kernel, "kept", time.Minute)), "5")
+}
+
 // P-082: a kernel that computes with the interpreter lock held when a new daemon comes is waited for, not given up.
 func TestRecoverBusy(t *testing.T) {
 	t.Parallel()
