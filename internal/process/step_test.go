@@ -133,7 +133,7 @@ func TestLedger(t *testing.T) {
 }
 
 // A provider that refuses for good ends the turn with its own words, and the process waits for the next input.
-// K-32, I-50
+// K-32
 func TestFatalRefusal(t *testing.T) {
 	w := newWorld(t, map[string]string{"m": "name: m\nsteps: [{error: {class: fatal, message: 'no such key', status: 401}, say: x}, {say: y}]\n"})
 	pid := w.open("s", "m", false)
