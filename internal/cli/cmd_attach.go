@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -161,10 +162,8 @@ func (a *app) attach(ctx context.Context, s wire.Session, p *wire.Process, follo
 	ended := p != nil && p.ExitCode != nil
 	if !follow || ended {
 		show, finish := a.viewer(false)
-		if err := a.until(ctx, s.ID, from, s.LastEvent, show); err != nil {
-			return err
-		}
-		if err := finish(); err != nil || !ended || !follow {
+		err := a.until(ctx, s.ID, from, s.LastEvent, show)
+		if err := errors.Join(err, finish()); err != nil || !ended || !follow {
 			return err
 		}
 		return exitCode(*p.ExitCode)

@@ -13,6 +13,7 @@ const (
 	ansiBold  = "\x1b[1m"
 	ansiRed   = "\x1b[31m"
 	ansiReset = "\x1b[0m"
+	ansiErase = "\r\x1b[K" // the line where the cursor stands
 )
 
 // screen writes blocks of lines, with or without colour. It knows whether it stands at the start of a line. It is not safe
@@ -92,6 +93,13 @@ func (s *screen) styled(style, text string) {
 func (s *screen) line(style, indent, text string) {
 	s.endLine()
 	s.write(style, indent, text+"\n")
+}
+
+// transient writes text over the line where the cursor stands, and leaves the cursor there. Only for terminals, at the start
+// of a line.
+func (s *screen) transient(text string) {
+	s.buf.WriteString(ansiErase)
+	s.styled(ansiDim, text)
 }
 
 // cleaner takes out of a stream what would move the cursor, change colours or speak to the terminal: models and cells must

@@ -315,6 +315,19 @@ func endWords(s wire.State) string {
 	return "ended"
 }
 
+// busy says what the process is at, as far as the events tell; it is empty where nothing runs.
+func (t *transcript) busy() string {
+	for _, v := range t.calls {
+		if v.begun && !v.done {
+			return "the cell runs"
+		}
+	}
+	if t.state.State == wire.Running {
+		return "the model is asked"
+	}
+	return ""
+}
+
 // finish writes what is held back.
 func (t *transcript) finish() error {
 	t.flushSummary()

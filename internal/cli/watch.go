@@ -64,6 +64,11 @@ func (a *app) viewer(whole bool) (show func(client.Frame) error, finish func() e
 	}
 	t := newTranscript(a.screen())
 	t.whole = whole
+	if isTerminal(a.Out) {
+		p := newPulse(t)
+		a.endLine = p.endLine
+		return p.frame, p.finish
+	}
 	a.endLine = func() error {
 		t.s.endLine()
 		return t.s.flush()
