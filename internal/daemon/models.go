@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"soma/internal/agent/model"
 	"soma/internal/agent/model/openai"
@@ -36,10 +37,10 @@ func newModels(c *config.Config, env config.Env) *models {
 }
 
 // Find returns a model; the error is a *wire.Error that says what to do.
-func (m *models) Find(name string) (process.Model, error) {
+func (m *models) Find(ctx context.Context, name string) (process.Model, error) {
 	found, err := m.config.Resolve(name, m.env)
 	if err != nil {
-		return process.Model{}, modelError(err)
+		return process.Model{}, m.refusal(ctx, err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,14 +113,50 @@ func prices(c *config.Config) (*price.Table, error) {
 // dollars writes nano-dollars exactly.
 func dollars(nano int64) string { return fmt.Sprintf("%d.%09d", nano/1e9, nano%1e9) }
 
-func modelError(err error) error {
+// Bounds of the list of an endpoint's models that goes into a refusal.
+const (
+	maxListed = 20
+	listTime  = 5 * time.Second
+)
+
+// refusal puts into words why no model was found; where there is an endpoint and no choice, it lists what the endpoint has.
+func (m *models) refusal(ctx context.Context, err error) error {
 	var none *config.NoModelError
 	var choose *config.ChooseModelError
 	switch {
-	case errors.As(err, &none), errors.As(err, &choose):
+	case errors.As(err, &none):
 		return wire.Errorf(wire.NoModel, "%v", err)
+	case errors.As(err, &choose):
+		return wire.Errorf(wire.NoModel, "%v", err).Do(m.listed(ctx, choose))
 	}
 	return wire.Errorf(wire.Unprocessable, "%v", err)
+}
+
+func (m *models) listed(ctx context.Context, choose *config.ChooseModelError) string {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	p, err := m.provider(choose.Endpoint)
+	if err != nil {
+		return err.Error()
+	}
+	var names []string
+	if lister, ok := p.(interface {
+		List(context.Context) ([]string, error)
+	}); ok {
+		names, err = lister.List(ctx)
+	}
+	switch {
+	case err != nil:
+		return "it does not list its models: " + err.Error()
+	case len(names) == 0:
+		return "it lists no models"
+	}
+	more := ""
+	if len(names) > maxListed {
+		more = fmt.Sprintf(" and %d more", len(names)-maxListed)
+		names = names[:maxListed]
+	}
+	return "it has " + strings.Join(names, ", ") + more
 }
 
 func (m *models) names() []string {
@@ -131,11 +168,11 @@ func (m *models) names() []string {
 }
 
 // Models lists the models that are configured, and the built-in one.
-func (d *daemon) Models(context.Context) ([]wire.Model, error) {
+func (d *daemon) Models(ctx context.Context) ([]wire.Model, error) {
 	var list []wire.Model
 	for _, c := range d.config.Models {
 		entry := wire.Model{Name: c.Name, Type: string(c.Type), Model: c.Model, BaseURL: c.BaseURL, Default: c.Name == d.config.DefaultModel}
-		if _, err := d.models.Find(c.Name); err != nil {
+		if _, err := d.models.Find(ctx, c.Name); err != nil {
 			entry.Problem = err.Error()
 		}
 		list = append(list, entry)
