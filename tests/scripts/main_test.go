@@ -56,6 +56,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"until": until, "daemonpid": daemonPID, "gone": gone, "nobody": nobody, "tally": tally, "same": same, "capture": capture,
+			"idle": idle,
 		},
 	})
 }
@@ -197,4 +198,41 @@ func capture(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%q has no group that matches the output", args[1])
 	}
 	ts.Setenv(args[0], m[1])
+}
+
+// idle watches an OS process for three seconds, a few times at most until it is at rest: it must not wake more often than it may.
+func idle(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: idle PID WAKE-UPS")
+	}
+	most, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	woke := 0
+	for range 4 {
+		before := wakeUps(ts, args[0])
+		<-time.After(3 * time.Second)
+		if woke = wakeUps(ts, args[0]) - before; neg || woke <= most {
+			break
+		}
+	}
+	if (woke <= most) == neg {
+		ts.Fatalf("process %s woke %d times in 3 s", args[0], woke)
+	}
+}
+
+// wakeUps counts how often the threads of an OS process have gone to sleep so far.
+func wakeUps(ts *testscript.TestScript, pid string) (sum int) {
+	files, err := filepath.Glob("/proc/" + pid + "/task/*/status")
+	ts.Check(err)
+	if len(files) == 0 {
+		ts.Fatalf("there is no process %s", pid)
+	}
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // of a thread that has ended nothing can be read
+		_, rest, _ := strings.Cut(string(text), "\nvoluntary_ctxt_switches:")
+		line, _, _ := strings.Cut(rest, "\n")
+		n, _ := strconv.Atoi(strings.TrimSpace(line))
+		sum += n
+	}
+	return sum
 }

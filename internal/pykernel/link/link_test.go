@@ -381,7 +381,8 @@ func TestHelloIsChecked(t *testing.T) {
 	}
 }
 
-// P-082: whoever owes its hello is looked at every two seconds, for as long as the answer is that it only computes.
+// P-082: whoever owes its hello is looked at every two seconds, for as long as the answer is that it only computes. P-016: an
+// acknowledgement that nothing else carries goes out after ackWait.
 func TestHelloIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &side{}

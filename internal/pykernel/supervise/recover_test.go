@@ -296,7 +296,7 @@ func TestDeepHome(t *testing.T) {
 	h.Restart()
 }
 
-// P-003, P-001: the run directory is the person's alone.
+// P-001, P-003, I-53: the run directory is the person's alone, and the token is on no command line.
 func TestRunDirectoryIsPrivate(t *testing.T) {
 	h := pykerneltest.New(t, nil)
 	kernel, cell := h.Open("a", "1")

@@ -378,7 +378,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// K-31: refusals are classed and carry the provider's own words, never the key.
+// K-31, I-54: refusals are classed and carry the provider's own words, never the key.
 func TestRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		status int

@@ -208,7 +208,7 @@ class Identity(KernelCase):
             c.run(f"c{i}", f"runs.append({i})")
         self.assertEqual(k.attach(ack=c.last).hello["finished"], [f"c{i}" for i in range(2, 18)])
 
-    # P-038: sixteen at once, the seventeenth is refused and the others go on
+    # P-038, P-127: sixteen at once, the seventeenth is refused and the others go on
     def test_seventeenth(self):
         k, c = self.attached()
         c.run("c", "import asyncio; go = asyncio.Event()")

@@ -46,7 +46,7 @@ class Start(KernelCase):
         k, c = self.attached()
         self.assertEqual(c.run("c", "import os; os.getcwd()")["value"], repr(os.path.realpath(k.workspace)))
 
-    # P-004: the token is in no argument list and no environment, and stdin is empty afterwards
+    # P-004, I-53: the token is in no argument list and no environment, and stdin is empty afterwards
     def test_token_is_not_visible(self):
         k, c = self.attached()
         for name in ("cmdline", "environ"):
