@@ -117,7 +117,7 @@ func (a *app) start(ctx context.Context) error {
 	}
 	a.starts.add(time.Now(), pid)
 	deadline := time.Now().Add(bootWait)
-	ours := true
+	ours, turnedAway := true, 0
 	for {
 		err := a.health(ctx)
 		if err == nil && ours {
@@ -127,13 +127,21 @@ func (a *app) start(ctx context.Context) error {
 			return err
 		}
 		if ended, code := a.starts.reap(); ended {
+			if code != exitHome { // with exitHome another one may hold the home
+				return startFailed(code, lastLine(a.home.DaemonLog()))
+			}
 			ours = false
-			if code != exitHome { // with exitHome another one may be starting: it is waited for
-				return startFailed(code, lastLine(a.home.DaemonLog()))
+			turnedAway++
+		}
+		// One that is starting is waited for. One that was stopping leaves the home free, without a daemon.
+		if !ours && a.holder() == nil {
+			if turnedAway == maxStarts {
+				return startFailed(exitHome, lastLine(a.home.DaemonLog()))
 			}
-			if holder := a.holder(); holder == nil {
-				return startFailed(code, lastLine(a.home.DaemonLog()))
+			if pid, err = a.spawn(); err != nil {
+				return faultf(exitNoDaemon, "", "cannot start the daemon: %w", err)
 			}
+			ours, a.starts.pid = true, pid
 		}
 		if time.Now().After(deadline) {
 			return faultf(exitNoDaemon, "see soma logs --daemon", "cannot start the daemon: it does not answer after %s", bootWait)
