@@ -125,7 +125,7 @@ func (w *world) answered() {
 }
 
 // Find makes it a process.Models.
-func (w *world) Find(string) (process.Model, error) {
+func (w *world) Find(context.Context, string) (process.Model, error) {
 	return process.Model{Vendor: "script", Model: "bench", Provider: w}, nil
 }
 

@@ -166,7 +166,8 @@ func (a *app) runTask(ctx context.Context, open wire.OpenSession, text string, d
 // one that runs counts, so then it is asked.
 func (a *app) refuseModel(ctx context.Context, cfg *config.Config, name string) error {
 	_, err := cfg.Resolve(name, a.env)
-	if err == nil || !errors.Is(a.health(ctx), client.ErrLost) {
+	var choose *config.ChooseModelError // the daemon knows which ones there are
+	if err == nil || errors.As(err, &choose) || !errors.Is(a.health(ctx), client.ErrLost) {
 		return nil
 	}
 	return err

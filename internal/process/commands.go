@@ -46,7 +46,7 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 			return wire.Session{}, err
 		}
 		if req.Kind == wire.SessionRun {
-			if _, err := h.o.Models.Find(req.Model); err != nil {
+			if _, err := h.o.Models.Find(ctx, req.Model); err != nil {
 				return wire.Session{}, err
 			}
 			if m.PID, err = h.spare(ctx, id); err != nil {

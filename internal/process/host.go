@@ -32,7 +32,7 @@ type Model struct {
 // Models finds a model by the name that a person chose.
 type Models interface {
 	// Find returns the model; the error is a *wire.Error with code no_model or unprocessable.
-	Find(name string) (Model, error)
+	Find(ctx context.Context, name string) (Model, error)
 }
 
 // Options are what the host is made of; all fields are required but where noted.

@@ -51,7 +51,7 @@ func (f *inference) Run(ctx context.Context, x neuron.Execution) (json.RawMessag
 
 // Recover finds the complete spool of an attempt that the end of a daemon cut off from its outcome: it is the answer, and no
 // second bill comes. Without one the attempt is lost.
-func (f *inference) Recover(_ context.Context, x neuron.Execution) (json.RawMessage, bool, error) {
+func (f *inference) Recover(ctx context.Context, x neuron.Execution) (json.RawMessage, bool, error) {
 	h := (*Host)(f)
 	b, found, err := h.spools.get(x.OutcomeID())
 	if err != nil {
@@ -66,7 +66,7 @@ func (f *inference) Recover(_ context.Context, x neuron.Execution) (json.RawMess
 	}
 	a := answer{Step: in.Inference, Model: in.Model, StartedAt: x.StartedAt, EndedAt: h.o.Now(),
 		Failure: &failure{Class: lost, Words: "the daemon ended while it ran"}}
-	if m, err := h.o.Models.Find(in.Model); err == nil { // else nobody knows its price
+	if m, err := h.o.Models.Find(ctx, in.Model); err == nil { // else nobody knows its price
 		a.Vendor, a.Model = m.Vendor, m.Model
 	}
 	return encode(a), true, nil
@@ -74,7 +74,7 @@ func (f *inference) Recover(_ context.Context, x neuron.Execution) (json.RawMess
 
 func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer) error {
 	h := (*Host)(f)
-	m, err := h.o.Models.Find(in.Model)
+	m, err := h.o.Models.Find(ctx, in.Model)
 	if err != nil {
 		return &model.Error{Class: model.Fatal, Words: err.Error()}
 	}

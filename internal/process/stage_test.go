@@ -91,7 +91,7 @@ func (s *stage) streams(by int) {
 }
 
 // Find makes it a process.Models.
-func (s *stage) Find(name string) (process.Model, error) {
+func (s *stage) Find(_ context.Context, name string) (process.Model, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.scripts[name]
