@@ -423,7 +423,7 @@ func TestHints(t *testing.T) { // I-22
 }
 
 // A wait ends with the process, or after its time, and looks at the process three times at most in between.
-func TestWait(t *testing.T) { // K-05
+func TestWait(t *testing.T) { // K-03, K-05
 	r := start(t)
 	r.open(t, "s")
 	p, err := r.client.Wait(t.Context(), 1, 20*time.Millisecond)
