@@ -225,7 +225,7 @@ def main(argv):
     try:
         process.notice_death(log)
         process.add_site_paths()
-        soma_output.install(native, watch.show, watch.late)
+        soma_output.install(native, watch.flush, watch.late)
     except BaseException as e:
         executor.startup_failed(e)
     executor.ready = True

@@ -97,6 +97,10 @@ class Link:
             self._pump()
             return True
 
+    def busy(self):
+        """Whether some thread is sending, perhaps this one below a signal handler."""
+        return self._lock.locked()
+
     def attached(self):
         return self._current is not None
 

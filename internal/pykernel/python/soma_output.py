@@ -63,9 +63,14 @@ class Capture:
         self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
 
     def drain(self):
-        """Encode the waiting text."""
-        with self._lock:
-            self._drain()
+        """Encode the waiting text, unless that is under way: a signal handler may print in the midst of it."""
+        if not self._lock.locked():
+            with self._lock:
+                self._drain()
+
+    def busy(self):
+        """Whether some thread is at work here, perhaps this one below a signal handler."""
+        return self._lock.locked()
 
     def add_bytes(self, data, last=False):
         """Take bytes of unknown encoding after the text that waits."""

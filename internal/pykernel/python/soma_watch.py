@@ -52,6 +52,11 @@ class Watch:
                     return
             sleep(_TICK)
 
+    def flush(self, capture):
+        """Show one piece now if nothing is in the way; a signal handler that flushes must not wait for its own thread."""
+        if not (capture.busy() or self._link.busy()):
+            self.show(capture)
+
     def show(self, capture):
         """Show one piece of a cell's live output now; False when there is none. Any thread."""
         piece = capture.take_live()

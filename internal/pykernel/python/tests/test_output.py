@@ -12,6 +12,18 @@ def assembled(seen, cell):
 
 
 class Routing(KernelCase):
+    # P-203: a signal handler that prints and flushes in the midst of the streams' own work does not wait for itself
+    def test_handler_prints(self):
+        _, c = self.attached()
+        for lock in ("soma_output.CURRENT.get()._lock", "soma_host._calls._link._lock"):
+            done = c.run(lock, f"""import signal, os, soma_output, soma_host
+signal.signal(signal.SIGUSR1, lambda *_: print('x' * 100_000, flush=True))
+with {lock}:
+    os.kill(os.getpid(), signal.SIGUSR1)
+    print('y')
+""", 5000)
+            self.assertEqual((done["status"], done["output"]["size"]), ("ok", 100_003))
+
     # P-203: thread, executor, to_thread, task and callback write to the cell that started them, even after another began
     def test_context(self):
         _, c = self.attached()
