@@ -1,11 +1,15 @@
 package process_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
+	"soma/ident"
+	"soma/internal/neuron"
+	"soma/internal/process"
 	"soma/wire"
 )
 
@@ -205,8 +209,67 @@ func TestInputsWhileProcessesEnd(t *testing.T) {
 		t.Errorf("%d branches", n)
 	}
 	// Rule 1: all neurons of a session have its place.
-	if n := w.one(`select count(distinct place) from neuron`); n != 1 {
-		t.Errorf("%d places", n)
+	if len(w.places) != 1 || !w.places[neuron.PlaceOf("s")] {
+		t.Errorf("places %v", w.places)
+	}
+}
+
+// insertInput writes the row of an input that waits for a process.
+type insertInput struct{ pid uint64 }
+
+func (*insertInput) SQL() string {
+	return `insert into input (session, client_id, id, pid, mode, state, text, at) values ('s', 'late', x'00', ?, 'steer', 'admitted', 'late', 1)`
+}
+
+func (o *insertInput) Args() []any { return []any{int64(o.pid)} }
+
+// K-14: an input that the session sent on to a process which ended before it came goes back, and the next process takes it; in
+// a session that was closed meanwhile it is cancelled.
+func TestReturnedInput(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		t.Run(fmt.Sprint("closed ", closed), func(t *testing.T) {
+			w := newWorld(t, map[string]string{"m": greet})
+			pid := w.open("s", "m", false)
+			w.admit("s", "a", "x")
+			w.ended(pid)
+			if closed {
+				_, err := w.host.Close(t.Context(), "s")
+				w.must(err)
+			}
+			w.must(w.engine.Write(t.Context(), neuron.PlaceOf("s"), &insertInput{pid}))
+			id := ident.New(now())
+			w.must(w.engine.Deliver(t.Context(), neuron.Delivery{
+				ID: id, Alias: "agent.admit.v1", Target: neuron.ID{Owner: "me", Kind: process.ProcessKind, Key: fmt.Sprint(pid)}, Correlation: id, At: now(),
+				Payload: json.RawMessage(`{"session":"s","client_id":"late","mode":"steer","stored":true,"spare":900}`),
+			}))
+			if closed {
+				w.awaitEvent("s", wire.InputEnded, 1, nil)
+				if n := w.one(`select count(*) from input where state = 'cancelled'`) + 10*w.one(`select count(*) from process`); n != 11 {
+					t.Errorf("inputs and processes: %d", n)
+				}
+				return
+			}
+			w.await("process 900", func() bool { return w.one(`select count(*) from process where pid = 900 and ended_at is not null`) == 1 })
+			if got := w.told(900); !strings.HasSuffix(got, "user: late\nassistant: And then late.\n") {
+				t.Errorf("transcript %q", got)
+			}
+			if n := w.one(`select count(*) from input where client_id = 'late' and pid = 900 and state = 'delivered'`); n != 1 {
+				t.Error("the input's row does not say so")
+			}
+		})
+	}
+}
+
+// What a new process finds waiting in its rows it takes, whatever delivery is its first.
+// K-14
+func TestWaitingInputIsFound(t *testing.T) {
+	w := newWorld(t, map[string]string{"m": greet})
+	pid := w.open("s", "m", false)
+	w.must(w.engine.Write(t.Context(), neuron.PlaceOf("s"), &insertInput{pid}))
+	w.admit("s", "a", "x")
+	w.ended(pid)
+	if got := w.told(pid); !strings.HasPrefix(got, "user: late\nuser: x\n") && !strings.HasPrefix(got, "user: late\nassistant: You said late.\nuser: x\n") {
+		t.Errorf("transcript %q", got)
 	}
 }
 

@@ -52,7 +52,8 @@ type world struct {
 	events  []wire.Event // all that were committed, in commit order
 	live    []wire.DeltaEvent
 	changed chan struct{}
-	dead    bool // the store was cut off
+	places  map[neuron.Place]bool // of all committed turns and of what they sent
+	dead    bool                  // the store was cut off
 	runs    bool
 }
 
@@ -66,7 +67,7 @@ func withHost(change func(*process.Options)) option { return func(w *world) { w.
 // newWorld returns a running world; scripts are YAML by the name of the model.
 func newWorld(t testing.TB, scripts map[string]string, options ...option) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), folder: t.TempDir(), stage: newStage(t, scripts), changed: make(chan struct{})}
+	w := &world{t: t, dir: t.TempDir(), folder: t.TempDir(), stage: newStage(t, scripts), changed: make(chan struct{}), places: map[neuron.Place]bool{}}
 	for _, o := range options {
 		o(w)
 	}
@@ -195,6 +196,14 @@ func (w *world) committed(group []*neuron.Record) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for _, r := range group {
+		if r.Turn != nil {
+			w.places[r.Place] = true
+		}
+		for _, row := range r.Outbox {
+			w.places[row.Place] = true
+		}
+	}
 	w.rouse()
 }
 
