@@ -122,6 +122,9 @@ func (a *app) printProcess(p wire.Process) error {
 	return err
 }
 
+// onInput is why a process is blocked whose task is worked through.
+const onInput = "waiting for input"
+
 // needsInput takes a pid three times.
 const needsInput = "process %d waits for input; go on with soma send %d \"TEXT\", or end it with soma kill %d"
 
@@ -175,5 +178,5 @@ func (a *app) sayNext(verb string, p wire.Process) {
 }
 
 func waitsForInput(p wire.Process) bool {
-	return p.State.State == wire.Blocked && p.Reason == "waiting for input"
+	return p.State.State == wire.Blocked && p.Reason == onInput
 }

@@ -10,10 +10,11 @@ type ending struct {
 	keep   bool   // the process waits for more input when its task is worked through
 	input  string // whose cancellation is an end
 
-	state string // of the process
-	done  bool
-	code  int
-	waits bool // the process is still there and waits for input
+	state  string // of the process
+	reason string // of that state
+	done   bool
+	code   int
+	waits  bool // the process is still there and waits for input
 }
 
 // event takes an event of the process.
@@ -56,7 +57,7 @@ type carriesState struct {
 
 func (e *ending) move(s *wire.State) {
 	if s != nil {
-		e.state = s.State
+		e.state, e.reason = s.State, s.Reason
 	}
 }
 

@@ -248,7 +248,7 @@ func waitingFor(s wire.State) string {
 		words = ": " + s.Detail
 	}
 	switch s.Reason {
-	case "waiting for input", "tool result", "":
+	case onInput, "tool result", "":
 	case "paused":
 		text = "paused; go on with soma resume"
 	case "crash loop":

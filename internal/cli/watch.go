@@ -23,6 +23,9 @@ func (a *app) watch(ctx context.Context, pid uint64, session string, from wire.C
 		if e.done {
 			return client.ErrEnough
 		}
+		if e.attach && f.Event != nil && f.Event.Kind == wire.TurnEnded && e.reason == onInput {
+			a.say(needsInput, pid, pid, pid)
+		}
 		return nil
 	})
 	if err := finish(); err != nil {
@@ -30,7 +33,11 @@ func (a *app) watch(ctx context.Context, pid uint64, session string, from wire.C
 	}
 	switch {
 	case ctx.Err() != nil:
-		a.say("detached; process %d works on; soma attach %d shows it again", pid, pid)
+		does := "works on"
+		if e.state == wire.Blocked && e.reason == onInput {
+			does = "waits for input"
+		}
+		a.say("detached; process %d %s; soma attach %d shows it again", pid, does, pid)
 		return exitCode(exitOK)
 	case err != nil:
 		return stopped(err, "soma attach %d", pid)
