@@ -55,6 +55,7 @@ type world struct {
 	places  map[neuron.Place]bool // of all committed turns and of what they sent
 	dead    bool                  // the store was cut off
 	runs    bool
+	wrote   map[string]map[string]int // by table, then by kind of neuron, "" without a turn: how many rows
 }
 
 // option changes a world before it starts.
@@ -182,6 +183,7 @@ func (w *world) cut(n int64) { w.store.left.Store(n) }
 
 func (w *world) committed(group []*neuron.Record) {
 	for _, r := range group {
+		w.writer(r)
 		for _, op := range r.Ops {
 			if e, ok := op.(*process.Event); ok {
 				w.mu.Lock()
