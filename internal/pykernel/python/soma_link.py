@@ -50,7 +50,7 @@ class Link:
         self._token = token
         self._scale = scale
         self._events = events
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._outbox = Outbox()
         self._current = None
         self._epoch = 0
@@ -97,9 +97,9 @@ class Link:
             self._pump()
             return True
 
-    def busy(self):
-        """Whether some thread is sending, perhaps this one below a signal handler."""
-        return self._lock.locked()
+    def entered(self):
+        """Whether this very thread is sending, below a signal handler that runs now."""
+        return self._lock._is_owned()
 
     def attached(self):
         return self._current is not None

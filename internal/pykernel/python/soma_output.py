@@ -55,7 +55,7 @@ class Capture:
         self.held = 0         # roughly its length
         self.ended = False    # done is made: only live output is left
         self.size = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._head = bytearray()
         self._tail = bytearray()
         self._live = bytearray()
@@ -63,14 +63,14 @@ class Capture:
         self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
 
     def drain(self):
-        """Encode the waiting text, unless that is under way: a signal handler may print in the midst of it."""
-        if not self._lock.locked():
+        """Encode the waiting text, unless this thread is at it: a signal handler may print in the midst of it."""
+        if not self.entered():
             with self._lock:
                 self._drain()
 
-    def busy(self):
-        """Whether some thread is at work here, perhaps this one below a signal handler."""
-        return self._lock.locked()
+    def entered(self):
+        """Whether this very thread is at work here, below a signal handler that runs now."""
+        return self._lock._is_owned()
 
     def add_bytes(self, data, last=False):
         """Take bytes of unknown encoding after the text that waits."""
@@ -211,6 +211,8 @@ class _Bytes(io.BufferedIOBase):
         data = bytes(data)
         if out is None:
             os.write(1, data)
+        elif out.entered():
+            out.chunks.append(data.decode("utf-8", "replace"))
         else:
             out.add_bytes(data)
             if out.ended:

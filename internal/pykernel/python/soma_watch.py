@@ -53,8 +53,8 @@ class Watch:
             sleep(_TICK)
 
     def flush(self, capture):
-        """Show one piece now if nothing is in the way; a signal handler that flushes must not wait for its own thread."""
-        if not (capture.busy() or self._link.busy()):
+        """show(), but for a signal handler that flushes in the midst of just that: its piece is shown later."""
+        if not (capture.entered() or self._link.entered()):
             self.show(capture)
 
     def show(self, capture):

@@ -16,13 +16,16 @@ class Routing(KernelCase):
     def test_handler_prints(self):
         _, c = self.attached()
         for lock in ("soma_output.CURRENT.get()._lock", "soma_host._calls._link._lock"):
-            done = c.run(lock, f"""import signal, os, soma_output, soma_host
-signal.signal(signal.SIGUSR1, lambda *_: print('x' * 100_000, flush=True))
+            done = c.run(lock, f"""import signal, os, sys, soma_output, soma_host
+def handler(*_):
+    print('x' * 100_000, flush=True)
+    sys.stdout.buffer.write(b'z')
+signal.signal(signal.SIGUSR1, handler)
 with {lock}:
     os.kill(os.getpid(), signal.SIGUSR1)
     print('y')
 """, 5000)
-            self.assertEqual((done["status"], done["output"]["size"]), ("ok", 100_003))
+            self.assertEqual((done["status"], done["output"]["size"]), ("ok", 100_004))
 
     # P-203: thread, executor, to_thread, task and callback write to the cell that started them, even after another began
     def test_context(self):
