@@ -385,7 +385,8 @@ func TestEvictSparesOpenCells(t *testing.T) {
 	h.Gone(kernel)
 }
 
-// P-122: an outbox at its bound is an error to the caller.
+// P-122: an outbox at its bound is an error to the caller. M-13: what waits there is no mail: it has no attempts, and nothing
+// of it becomes a dead letter.
 func TestOutboxIsBounded(t *testing.T) {
 	t.Parallel()
 	h := pykerneltest.New(t, nil)
@@ -417,6 +418,10 @@ func TestOutboxIsBounded(t *testing.T) {
 	}
 	if !errors.Is(err, supervise.ErrOutboxFull) {
 		t.Errorf("2,560 frames wait: %v", err)
+	}
+	frames := h.Count(`select count(*) from kernel_frame`)
+	if frames < 2048 || h.Count(`select count(*) from outbox`) != 0 || h.Count(`select count(*) from dead_letter`) != 0 {
+		t.Errorf("%d frames wait, some as mail", frames)
 	}
 	if h.Sup.Room("unknown") != nil {
 		t.Error("an unknown kernel has no room")
