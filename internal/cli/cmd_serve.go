@@ -15,6 +15,7 @@ import (
 
 	"soma/client"
 	"soma/internal/config"
+	"soma/internal/daemonlog"
 	"soma/wire"
 )
 
@@ -70,7 +71,7 @@ func (a *app) serve(ctx context.Context, flags map[string]string, background boo
 	if err := a.home.Create(); err != nil {
 		return err
 	}
-	log, err := newLogWriter(a.home, background, a.Err)
+	log, err := daemonlog.Open(a.home.DaemonLog(), background, a.Err)
 	if err != nil {
 		return &config.HomeError{Home: a.home.Dir(), Err: err}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"soma/client"
 	"soma/internal/config"
+	"soma/internal/daemonlog"
 	"soma/wire"
 )
 
@@ -182,7 +183,7 @@ func (a *app) spawn() (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	log, err := openLog(a.home.DaemonLog(), maxLog)
+	log, err := daemonlog.Append(a.home.DaemonLog())
 	if err != nil {
 		return 0, &config.HomeError{Home: a.home.Dir(), Err: err}
 	}

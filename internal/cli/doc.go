@@ -2,6 +2,6 @@
 // reads it, and how a client gets and keeps a daemon: starting one, and going on from its cursor when it was lost.
 //
 // It knows the daemon by its HTTP API alone, through package client; `serve` runs a function that it is given ([Hooks]). It
-// must not know the store, neurons, agents or python kernels. It may import client, wire, message, ident, config, lifecycle
-// and pypath.
+// must not know the store, neurons, agents or python kernels. It may import client, wire, message, ident, config,
+// daemonlog, lifecycle and pypath.
 package cli

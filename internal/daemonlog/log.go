@@ -1,4 +1,4 @@
-package cli
+package daemonlog
 
 import (
 	"errors"
@@ -9,18 +9,16 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"soma/internal/config"
 )
 
-// The daemon's log is daemon.log and oldLogs files before it, each of at most maxLog bytes (I-17).
+// The daemon's log is daemon.log and oldLogs files before it, each of at most maxSize bytes (I-17).
 const (
-	maxLog  = 10 << 20
+	maxSize = 10 << 20
 	oldLogs = 2
 )
 
-// logWriter writes the daemon's log and puts a full file aside. It is safe for concurrent use.
-type logWriter struct {
+// writer writes the daemon's log and puts a full file aside. It is safe for concurrent use.
+type writer struct {
 	name   string
 	max    int64
 	beside io.Writer // takes the same; nil: the standard output and error are the log themselves
@@ -30,10 +28,10 @@ type logWriter struct {
 	size int64
 }
 
-// newLogWriter opens the log of a home. What the Go runtime says when it dies goes into the current file too. In the
+// Open opens the log at path; its writer is safe for concurrent use. What the Go runtime says when it dies goes into the current file too. In the
 // background the standard error is the log already, and goes along to each new file.
-func newLogWriter(home config.Home, background bool, stderr io.Writer) (io.WriteCloser, error) {
-	l := &logWriter{name: home.DaemonLog(), max: maxLog, beside: stderr}
+func Open(path string, background bool, stderr io.Writer) (io.WriteCloser, error) {
+	l := &writer{name: path, max: maxSize, beside: stderr}
 	if background {
 		if f, ok := stderr.(*os.File); !ok || !isNamed(f, l.name) { // whoever started it has another place for the log
 			return kept{stderr}, nil
@@ -60,8 +58,8 @@ func isNamed(f *os.File, name string) bool {
 }
 
 // open begins to write to the file that has the log's name.
-func (l *logWriter) open() error {
-	f, err := openLog(l.name, l.max)
+func (l *writer) open() error {
+	f, err := appendTo(l.name, l.max)
 	if err != nil {
 		return err
 	}
@@ -85,7 +83,7 @@ func (l *logWriter) open() error {
 }
 
 // Write writes one line. Where no new file can be begun the old one goes on: a log too long is better than none.
-func (l *logWriter) Write(line []byte) (int, error) {
+func (l *writer) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.size > 0 && l.size+int64(len(line)) > l.max {
@@ -102,14 +100,17 @@ func (l *logWriter) Write(line []byte) (int, error) {
 }
 
 // Close closes the file. The runtime's last words still go there: a panic gets here before it is printed.
-func (l *logWriter) Close() error {
+func (l *writer) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.file.Close()
 }
 
-// openLog opens a log for appending, mode 0600; one that has most bytes or more is put aside.
-func openLog(name string, most int64) (*os.File, error) {
+// Append opens the log at path for appending, mode 0600, for what is written to it by another process; a full one is put
+// aside first.
+func Append(path string) (*os.File, error) { return appendTo(path, maxSize) }
+
+func appendTo(name string, most int64) (*os.File, error) {
 	if info, err := os.Stat(name); err == nil && info.Size() >= most {
 		putAside(name)
 	}
