@@ -235,13 +235,13 @@ steps 2, cells 1, tokens 1234, cost unknown, seconds 2.5
 				event(wire.ProcessState, wire.StateEvent{State: wire.State{State: wire.Blocked, Reason: "paused"}}).
 				started(1, 2).
 				event(wire.NoteAdded, wire.NoteEvent{
-					Message: wire.Message{Message: message.Message{Text: "the model's provider refused: no such model"}},
+					Message: wire.Message{Message: message.Message{Text: "the model could not be asked: no such model"}},
 					State:   &wire.State{State: wire.Blocked, Reason: "waiting for input"},
 				}).ended("failed", func(b *wire.TurnEndedEvent) { b.Words = "no such model" }),
 			`> go
 * waits: provider delay: 429 slow down
 * paused; go on with soma resume
-* the model's provider refused: no such model
+* the model could not be asked: no such model
 
 steps 2, cells 1, tokens 1234, cost unknown, seconds 4.0
 `,

@@ -147,7 +147,7 @@ func (m *models) listed(ctx context.Context, choose *config.ChooseModelError) st
 	}
 	switch {
 	case err != nil:
-		return "it does not list its models: " + err.Error()
+		return fmt.Sprintf("it does not list its models: %.200s", strings.Join(strings.Fields(err.Error()), " "))
 	case len(names) == 0:
 		return "it lists no models"
 	}

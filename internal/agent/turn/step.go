@@ -199,9 +199,15 @@ func (m *machine) fail(e Failed) error {
 		return m.block(OnProvider, words, until)
 	}
 	m.Attempt = 0
-	m.emit(Note{Text: "the model's provider refused: " + words})
+	m.emit(Note{Text: "the model could not be asked: " + words})
 	m.endTurn(WhyFailed, words)
-	return m.next()
+	if err := m.next(); err != nil {
+		return err
+	}
+	if m.Status == Blocked && m.Reason == OnInput {
+		m.Detail = clip("the last turn failed: " + words)
+	}
+	return nil
 }
 
 func (m *machine) lose(e Lost) error {

@@ -245,6 +245,9 @@ func TestNoRetry(t *testing.T) {
 		s, out := play(t, New(t0, Options{}), InputAdmitted{ID: "a"}, Dispatched{}, f)
 		is(t, s, Blocked, OnInput)
 		expect(t, out, Supersede{1, 1}, Note{}, EndTurn{Turn: 1, Why: WhyFailed, Words: "no", Inferences: 1}, DropSlot{})
+		if s.Reason != OnInput || s.Detail != "the last turn failed: no" {
+			t.Errorf("a failed turn leaves %s (%q), want it to wait for input and say why", s.Reason, s.Detail)
+		}
 	}
 }
 
