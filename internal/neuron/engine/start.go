@@ -209,7 +209,7 @@ func (e *Engine) settleDown(ctx context.Context) {
 	}
 }
 
-// halt ends the engine's work because the store cannot go on.
+// halt ends the engine's work because nothing can be committed or projected any more.
 func (e *Engine) halt(err error) {
 	e.mu.Lock()
 	first := e.failed == nil
@@ -221,7 +221,7 @@ func (e *Engine) halt(err error) {
 	if !first {
 		return
 	}
-	e.log.Error("the store cannot go on", "error", err)
+	e.log.Error("the engine cannot go on", "error", err)
 	e.answerQueued(err)
 	if e.fatal != nil {
 		e.fatal(err)
