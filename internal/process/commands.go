@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,7 +58,7 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 			return wire.Session{}, err
 		}
 	}
-	if err := h.deliver(ctx, sessionID(h.o.Owner, id), openType.Alias(), ident.Named("session.open", id), m); err != nil {
+	if err := h.deliver(ctx, sessionID(h.o.Owner, id), openType.Alias(), m); err != nil {
 		return wire.Session{}, err
 	}
 	s, keep, err := h.session(ctx, id)
@@ -76,7 +77,7 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 
 // Close refuses further inputs and ends the session's process and python kernel; its history stays.
 func (h *Host) Close(ctx context.Context, id string) (wire.Session, error) {
-	if err := h.deliver(ctx, sessionID(h.o.Owner, id), closeType.Alias(), ident.ID{}, closing{Session: id}); err != nil {
+	if err := h.deliver(ctx, sessionID(h.o.Owner, id), closeType.Alias(), closing{Session: id}); err != nil {
 		return wire.Session{}, err
 	}
 	return h.Session(ctx, id)
@@ -106,16 +107,15 @@ func (h *Host) Admit(ctx context.Context, session, clientID string, in wire.Inpu
 		return wire.InputState{}, err
 	}
 	if old == nil {
-		if err := h.admit(ctx, pid, m); err != nil {
-			return wire.InputState{}, err
-		}
+		err = h.admit(ctx, pid, m)
 	} else if before, err = h.beforeInput(ctx, session, clientID, old); err != nil {
 		return wire.InputState{}, err
 	}
-	row, err := findInput(h.rows(ctx), session, clientID)
+	// Of two requests at once under one id, one may fail over the other's row.
+	row, rerr := findInput(h.rows(ctx), session, clientID)
 	switch {
-	case err != nil:
-		return wire.InputState{}, err
+	case rerr != nil || row == nil && err != nil:
+		return wire.InputState{}, cmp.Or(err, rerr)
 	case row == nil:
 		return wire.InputState{}, wire.Errorf(wire.Internal, "input %s was not kept", clientID)
 	case row.text != in.Text || row.mode != in.Mode:
@@ -128,9 +128,8 @@ func (h *Host) Admit(ctx context.Context, session, clientID string, in wire.Inpu
 
 // admit brings an input to a process, 0 for none, or to whichever the session finds for it.
 func (h *Host) admit(ctx context.Context, pid ident.PID, m admit) error {
-	id := ident.Named("input", m.Session+"/"+m.ClientID)
 	if pid != 0 {
-		err := h.deliver(ctx, processID(h.o.Owner, pid), admitType.Alias(), ident.Derive(id, pid.String()), m)
+		err := h.deliver(ctx, processID(h.o.Owner, pid), admitType.Alias(), m)
 		var refused *wire.Error
 		if !errors.As(err, &refused) || refused.Code != wire.ProcessEnded {
 			return err
@@ -140,7 +139,7 @@ func (h *Host) admit(ctx context.Context, pid ident.PID, m admit) error {
 	if m.Spare, err = h.spare(ctx, m.Session); err != nil {
 		return err
 	}
-	return h.deliver(ctx, sessionID(h.o.Owner, m.Session), forwardType.Alias(), ident.Derive(id, "forward"), m)
+	return h.deliver(ctx, sessionID(h.o.Owner, m.Session), forwardType.Alias(), m)
 }
 
 // spare takes a pid for a process that a turn of the session may spawn.
@@ -208,7 +207,7 @@ func (h *Host) RunCell(ctx context.Context, session, clientID string, in wire.Ru
 	}
 	id := ident.Named("cell", session+"/"+clientID)
 	m := runCell{Cell: id.String(), Code: in.Code, TimeoutMS: in.TimeoutMS}
-	if err := h.deliver(ctx, sessionID(h.o.Owner, session), runCellType.Alias(), ident.Derive(id, "run"), m); err != nil {
+	if err := h.deliver(ctx, sessionID(h.o.Owner, session), runCellType.Alias(), m); err != nil {
 		return wire.Cell{}, err
 	}
 	c, err := h.Cell(ctx, m.Cell)
@@ -227,7 +226,7 @@ func (h *Host) InterruptCell(ctx context.Context, id string) (wire.Cell, error) 
 	if c.PID != 0 {
 		return c, wire.Errorf(wire.Unprocessable, "cell %s belongs to process %d", id, c.PID).Do("interrupt the process")
 	}
-	if err := h.deliver(ctx, sessionID(h.o.Owner, c.Session), stopCellType.Alias(), ident.ID{}, stopCell{Cell: id}); err != nil {
+	if err := h.deliver(ctx, sessionID(h.o.Owner, c.Session), stopCellType.Alias(), stopCell{Cell: id}); err != nil {
 		return c, err
 	}
 	return h.Cell(ctx, id)
@@ -262,15 +261,14 @@ func (h *Host) Signal(ctx context.Context, pid uint64, clientID string, s wire.S
 	return h.Process(ctx, pid)
 }
 
-func (h *Host) deliver(ctx context.Context, to neuron.ID, alias string, id ident.ID, msg any) error {
-	if id.IsZero() {
-		id = ident.New(h.o.Now())
-	}
-	payload, err := neuron.NewType[any](alias).Encode(msg)
+// deliver sends under an id of its own: a repeat is told by the row that the first request left, and one that was refused is
+// judged anew.
+func (h *Host) deliver(ctx context.Context, to neuron.ID, alias string, msg any) error {
+	d, err := neuron.NewType[any](alias).New(to, msg, h.o.Now())
 	if err != nil {
 		return err
 	}
-	return h.send(ctx, neuron.Delivery{ID: id, Alias: alias, Payload: payload, Target: to, Correlation: id, At: h.o.Now()})
+	return h.send(ctx, d)
 }
 
 // maxSends bounds how often a delivery is repeated whose turn met a python kernel just as that ended: the next turn sees it.

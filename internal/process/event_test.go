@@ -136,6 +136,7 @@ func TestFullProcess(t *testing.T) {
 			t.Errorf("event %s has %d bytes", e.Kind, len(e.Body))
 		}
 	}
+	w.admit("s", "more", "x") // what was refused is judged anew
 	w.signal(pid, wire.Interrupt)
 	if n := len(w.history(pid)); n != 1+1+128+400 {
 		t.Errorf("%d messages", n)

@@ -184,16 +184,27 @@ func errorOf[T any](_ T, err error) error { return err }
 func TestInputsWhileProcessesEnd(t *testing.T) {
 	w := newWorld(t, map[string]string{"m": "name: m\nsteps: [{say: hm}]\n"})
 	w.open("s", "m", false)
-	const inputs = 60
+	const clients, each = 3, 15
+	const inputs = clients * each
 	var wg sync.WaitGroup
-	for i := range inputs {
-		for range 2 {
-			wg.Go(func() {
-				if _, err := w.host.Admit(t.Context(), "s", fmt.Sprint("i", i), wire.Input{Text: fmt.Sprint("t", i)}); err != nil {
-					t.Error(err)
+	for c := range clients {
+		wg.Go(func() {
+			for i := range each {
+				id := fmt.Sprint(c, "-", i)
+				var twice sync.WaitGroup
+				for range 2 {
+					twice.Go(func() {
+						if _, err := w.host.Admit(t.Context(), "s", id, wire.Input{Text: id}); err != nil {
+							t.Error(err)
+						}
+					})
 				}
-			})
-		}
+				twice.Wait()
+				w.await("delivery of "+id, func() bool {
+					return w.one(`select count(*) from input where client_id = ? and state = 'delivered'`, id) == 1
+				})
+			}
+		})
 	}
 	wg.Wait()
 	w.await("the end of all", func() bool {
@@ -202,8 +213,9 @@ func TestInputsWhileProcessesEnd(t *testing.T) {
 	if n := w.one(`select count(*) from message where role = 'user'`); n != inputs {
 		t.Errorf("%d messages of %d inputs", n, inputs)
 	}
-	pids := w.one(`select count(distinct pid) from process`)
-	t.Logf("%d processes", pids)
+	if n := w.one(`select count(*) from process`); n < 2 {
+		t.Errorf("%d processes", n)
+	}
 	// M-01: one after the other, all on the session's branch.
 	if n := w.one(`select count(distinct branch) from process`); n != 1 {
 		t.Errorf("%d branches", n)
@@ -249,7 +261,9 @@ func TestReturnedInput(t *testing.T) {
 				}
 				return
 			}
-			w.await("process 900", func() bool { return w.one(`select count(*) from process where pid = 900 and ended_at is not null`) == 1 })
+			w.await("process 900", func() bool {
+				return w.one(`select count(*) from process where pid = 900 and ended_at is not null`) == 1
+			})
 			if got := w.told(900); !strings.HasSuffix(got, "user: late\nassistant: And then late.\n") {
 				t.Errorf("transcript %q", got)
 			}
