@@ -18,7 +18,8 @@ const (
 
 // Delivery is one message on its way to a neuron (N-03). It is a value; its payload is a snapshot that nobody changes.
 type Delivery struct {
-	// ID names the delivery; a repeat within the dedupe window has no effect.
+	// ID names the delivery, over all targets: a repeat within the dedupe window has no effect, and so has another delivery
+	// under the same ID, to whomever.
 	ID ident.ID `json:"id"`
 	// Alias is the permanent name of the payload's type.
 	Alias string `json:"alias"`
