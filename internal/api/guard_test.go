@@ -130,6 +130,13 @@ func TestHostsAndOrigins(t *testing.T) { // I-51
 			t.Errorf("Origin %q: %q", origin, got)
 		}
 	}
+	for site, want := range map[string]wire.Code{
+		"same-origin": "", "none": "", "cross-site": wire.ForbiddenOrigin, "same-site": wire.ForbiddenOrigin, "": wire.ForbiddenOrigin, "x": wire.ForbiddenOrigin,
+	} {
+		if got := r.ask(t, "GET /v1/status", []string{"Host: soma", good, "Sec-Fetch-Site: " + site}, "").code(t); got != want {
+			t.Errorf("Sec-Fetch-Site %q: %q, want %q", site, got, want)
+		}
+	}
 	if got := r.ask(t, "GET /v1/status", []string{"Host: soma", good, "Origin: http://soma"}, "").code(t); got != "" {
 		t.Errorf("the own origin: %q", got)
 	}
