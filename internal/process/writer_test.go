@@ -50,6 +50,15 @@ func (w *world) writer(r *neuron.Record) {
 			if kind != process.ProcessKind && kind != process.SessionKind {
 				w.t.Errorf("%T is written without a turn of its session or process", op)
 			}
+		case "process": // one lives on a branch
+			if kind == "" {
+				w.t.Errorf("%T is written without a turn", op)
+			}
+			if m[0] == "insert into process" {
+				if n := w.one(`select count(*) from process where branch = ? and ended_at is null`, op.Args()[3]); n > 1 {
+					w.t.Errorf("%d processes live on one branch", n)
+				}
+			}
 		case "session", "branch": // membership is the session's
 			if kind != process.SessionKind {
 				w.t.Errorf("%T is written by %q", op, r.Neuron)
