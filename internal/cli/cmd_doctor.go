@@ -145,7 +145,7 @@ func (a *app) checkDaemon(ctx context.Context) (*wire.Status, finding) {
 	if !errors.Is(err, client.ErrLost) && !a.noToken() {
 		return nil, blamed("daemon", err)
 	}
-	if locked := a.holder(); locked != nil {
+	if locked := a.home.Holder(); locked != nil {
 		return nil, found("daemon", gradeFail, "see soma logs --daemon", "pid %d holds the home but does not answer", locked.PID)
 	}
 	return nil, found("daemon", gradeOK, "", "none runs; the next command starts one")

@@ -142,15 +142,22 @@ func (a *app) stop(ctx context.Context, kernels bool) error {
 	}
 	stopped, err := a.stopDaemon(ctx, kernels, within)
 	if _, tokenErr := a.home.ReadToken(); tokenErr != nil {
-		if holder := a.holder(); holder != nil {
+		if holder := a.home.Holder(); holder != nil {
 			return faultf(exitRefused, fmt.Sprintf("end it with kill %d", holder.PID), "cannot ask the daemon to stop: %w", tokenErr)
 		}
 	}
 	if errors.Is(err, client.ErrLost) || err != nil && a.noToken() {
+		if err := a.awaitHolder(ctx, within); err != nil {
+			return err
+		}
 		return a.nothingToStop(kernels)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return faultf(exitBusy, "see soma logs --daemon", "cannot stop the daemon within %s: it is still at it", within)
+		do := "see soma logs --daemon"
+		if holder := a.home.Holder(); holder != nil {
+			do += fmt.Sprintf(", or end it with kill -9 %d", holder.PID)
+		}
+		return faultf(exitBusy, do, "cannot stop the daemon within %s: it is still at it", within)
 	}
 	if err != nil {
 		return err
@@ -171,6 +178,29 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// awaitHolder waits for the end of a daemon that holds the home and does not answer: one that is stopping ends soon.
+func (a *app) awaitHolder(ctx context.Context, within time.Duration) error {
+	holder := a.home.Holder()
+	if holder == nil || holder.PID == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	if err := awaitEnd(limited, holder.PID); err != nil && ctx.Err() != nil {
+		return err
+	}
+	if still := a.home.Holder(); still != nil && still.PID == holder.PID {
+		return mute(holder, "stop the daemon")
+	}
+	return nil
+}
+
+// mute says that a command cannot go on because the daemon that holds the home does not answer.
+func mute(holder *config.LockedError, what string) error {
+	return faultf(exitNoDaemon, fmt.Sprintf("wait if it starts, else end it with kill %d", holder.PID),
+		"cannot %s: the one with pid %d holds %s and does not answer on its socket", what, holder.PID, holder.Home)
 }
 
 // nothingToStop is what stop says without a daemon. Kernels that have outlived theirs can be ended by a daemon only.

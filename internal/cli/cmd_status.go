@@ -25,7 +25,9 @@ func (a *app) cmdStatus() *cobra.Command {
 		Long:  "status asks the daemon of this home and starts none: without one the exit code is 69.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.client.Status(cmd.Context())
+			ctx, cancel := context.WithTimeout(cmd.Context(), healthWait)
+			defer cancel()
+			s, err := a.client.Status(ctx)
 			if err != nil {
 				return a.absent(err)
 			}
@@ -40,6 +42,15 @@ func (a *app) cmdStatus() *cobra.Command {
 
 // absent says of an error that no daemon runs, if it means that.
 func (a *app) absent(err error) error {
+	holder := a.home.Holder()
+	switch {
+	case holder == nil:
+	case errors.Is(err, client.ErrLost):
+		return mute(holder, "ask the daemon")
+	case errors.Is(err, context.DeadlineExceeded):
+		return faultf(exitBusy, fmt.Sprintf("try again, or end it with kill -9 %d", holder.PID),
+			"cannot ask the daemon: the one with pid %d has not answered within %s", holder.PID, healthWait)
+	}
 	if errors.Is(err, client.ErrLost) || a.noToken() {
 		return faultf(exitNoDaemon, "the next soma run starts one", "no daemon runs on %s", a.home.Dir())
 	}

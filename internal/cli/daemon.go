@@ -135,7 +135,7 @@ func (a *app) start(ctx context.Context) error {
 			turnedAway++
 		}
 		// One that is starting is waited for. One that was stopping leaves the home free, without a daemon.
-		if !ours && a.holder() == nil {
+		if !ours && a.home.Holder() == nil {
 			if turnedAway == maxStarts {
 				return startFailed(exitHome, lastLine(a.home.DaemonLog()))
 			}
@@ -145,23 +145,15 @@ func (a *app) start(ctx context.Context) error {
 			ours, a.starts.pid = true, pid
 		}
 		if time.Now().After(deadline) {
+			if holder := a.home.Holder(); holder != nil && !ours {
+				return mute(holder, "start the daemon")
+			}
 			return faultf(exitNoDaemon, "see soma logs --daemon", "cannot start the daemon: it does not answer after %s", bootWait)
 		}
 		if err := pause(ctx, poll); err != nil {
 			return err
 		}
 	}
-}
-
-// holder is the error that names who holds the home, nil if nobody does.
-func (a *app) holder() *config.LockedError {
-	lock, err := a.home.Lock()
-	if err == nil {
-		_ = lock.Release()
-	}
-	var locked *config.LockedError
-	errors.As(err, &locked)
-	return locked
 }
 
 func startFailed(code int, last string) error {

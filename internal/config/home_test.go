@@ -294,7 +294,7 @@ func TestSocketAtPathsOfAnyLength(t *testing.T) {
 				if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("the socket stays after Close: %v", err)
 				}
-			} else if err := l.(*listener).UnixListener.Close(); err != nil { // like a killed daemon
+			} else if err := l.UnixListener.Close(); err != nil { // like a killed daemon
 				t.Error(err)
 			}
 		}

@@ -31,7 +31,10 @@ func (e *LockedError) Error() string {
 }
 
 // Lock is the exclusive hold on a home; the kernel frees it when the OS process ends, however it ends.
-type Lock struct{ file *os.File }
+type Lock struct {
+	file *os.File
+	home Home
+}
 
 // Lock takes the home for this OS process, before the store is opened, and writes pid and socket into the lock file. The
 // home must exist. Errors: [*LockedError] at once if another process holds it, else [*HomeError]. Child processes do not
@@ -61,13 +64,36 @@ func (h Home) Lock() (*Lock, error) {
 		_ = f.Close()
 		return nil, &HomeError{h.dir, err}
 	}
-	return &Lock{f}, nil
+	return &Lock{f, h}, nil
 }
 
 // Release frees the home. The file stays: removing it would let two processes lock two files of one name.
 func (l *Lock) Release() error {
 	err := l.file.Truncate(0)
 	return errors.Join(err, l.file.Close())
+}
+
+// there reports whether the lock file at its path is still the one that is held.
+func (l *Lock) there() bool {
+	own, err := l.file.Stat()
+	if err != nil {
+		return false
+	}
+	info, err := os.Lstat(l.home.lockFile())
+	return err == nil && os.SameFile(info, own)
+}
+
+// Holder returns who holds the home, nil if nobody does. It makes no file.
+func (h Home) Holder() *LockedError {
+	f, err := os.Open(h.lockFile())
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
+	}
+	return &LockedError{h.dir, readHolder(f)}
 }
 
 // readHolder waits a moment for a holder that has locked the file and not yet written it.

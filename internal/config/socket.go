@@ -19,8 +19,8 @@ const maxSocketPath = 103
 
 // ListenSocket listens on a Unix socket at path, of any length, with mode 0600. A socket that is there already is taken
 // for a dead process's and replaced, so the caller must own the path (hold the home's lock); anything but a socket stays
-// and is an error. Close removes the socket.
-func ListenSocket(path string) (net.Listener, error) {
+// and is an error. Close removes the socket, unless another one has come to its path.
+func ListenSocket(path string) (*SocketListener, error) {
 	l, err := listenSocket(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
@@ -28,7 +28,7 @@ func ListenSocket(path string) (net.Listener, error) {
 	return l, nil
 }
 
-func listenSocket(path string) (net.Listener, error) {
+func listenSocket(path string) (*SocketListener, error) {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -55,18 +55,36 @@ func listenSocket(path string) (net.Listener, error) {
 		_ = l.Close()
 		return nil, err
 	}
-	return &listener{UnixListener: l, path: path}, nil
+	own, err := os.Lstat(path)
+	if err != nil {
+		_ = l.Close()
+		return nil, err
+	}
+	return &SocketListener{UnixListener: l, path: path, own: own}, nil
 }
 
-type listener struct {
+// SocketListener is what ListenSocket returns. It is safe for use from many goroutines.
+type SocketListener struct {
 	*net.UnixListener
 	path string
+	own  fs.FileInfo
 	once sync.Once
 }
 
-func (l *listener) Close() error {
-	l.once.Do(func() { _ = os.Remove(l.path) })
+// Close stops listening and removes the socket if it is still its own.
+func (l *SocketListener) Close() error {
+	l.once.Do(func() { // while it is open its inode is not given to another file
+		if l.there() {
+			_ = os.Remove(l.path)
+		}
+	})
 	return l.UnixListener.Close()
+}
+
+// there reports whether the socket at the path is still its own.
+func (l *SocketListener) there() bool {
+	info, err := os.Lstat(l.path)
+	return err == nil && os.SameFile(info, l.own)
 }
 
 // DialSocket connects to the Unix socket at path, of any length. It returns the errors of net.Dialer, wrapped: fs.ErrNotExist

@@ -90,7 +90,7 @@ func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (
 		return err
 	}
 	defer func() { err = errors.Join(err, d.store.Close()) }()
-	return d.run(ctx)
+	return d.run(ctx, lock)
 }
 
 // wire makes all parts; none of them runs yet but the store.
@@ -150,7 +150,7 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 const node = "local"
 
 // run starts the parts in the order in which they need each other, serves, and stops them in reverse.
-func (d *daemon) run(ctx context.Context) error {
+func (d *daemon) run(ctx context.Context, lock *config.Lock) error {
 	if err := d.host.Load(d.ctx); err != nil {
 		return d.unusable(err)
 	}
@@ -183,6 +183,11 @@ func (d *daemon) run(ctx context.Context) error {
 	d.log.Info("serving", "pid", os.Getpid(), "socket", d.home.Socket(), "build", d.o.Build, "started_in", time.Since(d.began))
 	group := lifecycle.Group{Grace: detachTime}
 	group.Add("api", func(ctx context.Context) error { return server.Serve(ctx, listener) })
+	if watch, err := lock.Watch(listener); err != nil {
+		d.log.Warn("a removed home will not be noticed", "error", err)
+	} else {
+		group.Add("home", func(ctx context.Context) error { d.lost(watch.Wait(ctx)); return nil })
+	}
 	err = group.Run(ctx)
 	d.log.Info("stopping", "why", context.Cause(ctx))
 	d.mu.Lock()
@@ -206,6 +211,19 @@ func (d *daemon) stopPart(name string, stop func(context.Context) error) {
 		return
 	}
 	d.log.Info("shutdown", "part", name, "took", time.Since(began))
+}
+
+// lost ends the daemon when its home was taken away under it, with an error as the reason; nil is none.
+func (d *daemon) lost(err error) {
+	if err == nil {
+		return
+	}
+	d.mu.Lock()
+	if d.fatal == nil {
+		d.fatal = err
+	}
+	d.mu.Unlock()
+	d.stop(err)
 }
 
 // fail ends the daemon when the store cannot go on: the restart is the tested path.
