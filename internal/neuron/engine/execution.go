@@ -140,6 +140,9 @@ func (e *Engine) bring(ctx context.Context, x neuron.Execution, ended neuron.End
 func (e *Engine) recover(ctx context.Context, x neuron.Execution) {
 	ended := neuron.Ended{ID: x.ID, Attempt: x.Attempt, Status: neuron.Unknown, Error: "a restart hid the outcome"}
 	switch {
+	case x.Policy == neuron.Attach && x.Crashes >= e.limits.Crashes:
+		ended.Error = "crashed too often"
+		e.conclude(ctx, x, ended)
 	case x.Policy == neuron.Attach:
 		e.perform(ctx, x, true)
 	case x.Policy == neuron.Idempotent && x.Crashes >= e.limits.Crashes:

@@ -248,6 +248,49 @@ func TestExecutionPolicies(t *testing.T) {
 	})
 }
 
+// N-10: an adapter that brings the program down when it is asked about an earlier run is not asked for ever.
+func TestAskingIsChargedForCrashes(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *base) {
+		slots := filepath.Join(t.TempDir(), "inflight")
+		var seen, asked log
+		hang := make(chan struct{})
+		wait := func(ctx context.Context) {
+			select {
+			case <-ctx.Done():
+			case <-hang:
+			}
+		}
+		work := adapter{
+			run: func(ctx context.Context, _ neuron.Execution) (json.RawMessage, error) {
+				asked.add("run")
+				wait(ctx)
+				return nil, nil
+			},
+			recover: func(ctx context.Context, x neuron.Execution) (json.RawMessage, bool, error) {
+				asked.add("%d/%d", x.Attempt, x.Crashes)
+				wait(ctx)
+				return nil, true, nil
+			},
+		}
+		o := engine.Options{Kinds: []*neuron.Kind{starter(&seen)}, Adapters: map[string]neuron.Adapter{"work": work}}
+		e := live(t, b, o, slots)
+		deliver(t, e.Engine, fresh(t, id("a"), string(neuron.Attach)))
+		for n := 1; n <= 3; n++ {
+			waitFor(t, e.Engine, func(engine.Stats) bool { return len(asked.all()) == n })
+			e.kill(t, b)
+			e = live(t, b, o, slots)
+		}
+		quiet(t, e.Engine)
+		if got := asked.all(); !slices.Equal(got, []string{"run", "1/1", "1/2"}) {
+			t.Errorf("asked %q", got)
+		}
+		if got := seen.all(); !slices.Equal(got, []string{"1 unknown  crashed too often"}) || len(executions(t, b)) != 0 {
+			t.Errorf("outcomes %q, rows %+v", got, executions(t, b))
+		}
+		close(hang)
+	})
+}
+
 // An outcome that was accepted but not handled when the program ended is not asked for again.
 func TestAcceptedOutcomeSurvives(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *base) {

@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"runtime/debug"
+	"sync/atomic"
 	"syscall"
 
 	"soma/ident"
@@ -18,10 +22,12 @@ const (
 )
 
 // inflight is a small file mapped into memory: it costs a turn two stores, and its content survives a kill of the program
-// because it belongs to the operating system. A nil inflight remembers nothing.
+// because it belongs to the operating system. A nil inflight remembers nothing, nor does one whose file was cut short.
 type inflight struct {
-	file *os.File
-	mem  []byte
+	file  *os.File
+	mem   []byte
+	lost  atomic.Bool
+	fault func(cause any) // called once, when the file turns out to be cut short; may be nil
 }
 
 // openInflight maps the file and returns what an earlier program left: whether it ended without a stop, and the ids of the
@@ -40,65 +46,86 @@ func openInflight(path string) (f *inflight, crashed bool, ids []ident.ID, err e
 			file.Close()
 		}
 	}()
-	if err := file.Truncate(slotSize * slotCount); err != nil {
+	// Every block is written before it is mapped: a store to one that the disk has no room for would be a fault.
+	size := slotSize * slotCount
+	was := make([]byte, size)
+	if _, err := io.ReadFull(file, was); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, false, nil, err
 	}
-	mem, err := syscall.Mmap(int(file.Fd()), 0, slotSize*slotCount, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if _, err := file.WriteAt(was, 0); err != nil {
+		return nil, false, nil, err
+	}
+	if err := file.Truncate(int64(size)); err != nil {
+		return nil, false, nil, err
+	}
+	mem, err := syscall.Mmap(int(file.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, false, nil, err
 	}
-	f = &inflight{file, mem}
 	for n := 1; n < firstSuspect; n++ {
-		if s := f.slot(n); s[ident.Size] == 1 {
+		if s := was[n*slotSize:]; s[ident.Size] == 1 {
 			ids = append(ids, ident.ID(s[:ident.Size]))
 		}
 	}
-	return f, mem[0] == 1, ids, nil
+	return &inflight{file: file, mem: mem}, was[0] == 1, ids, nil
+}
+
+// touch runs fn, which reads or writes the mapping. A file that was cut short under it gives a fault, which ends the use of
+// the file and not the program.
+func (f *inflight) touch(fn func()) {
+	if f == nil || f.lost.Load() {
+		return
+	}
+	before := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(before)
+		if v := recover(); v != nil && !f.lost.Swap(true) && f.fault != nil {
+			f.fault(v)
+		}
+	}()
+	fn()
 }
 
 // suspects returns the counts of crashes that earlier runs kept.
 func (f *inflight) suspects() map[ident.ID]int {
 	m := map[ident.ID]int{}
-	if f == nil {
-		return m
-	}
-	for n := firstSuspect; n < slotCount; n++ {
-		if s := f.slot(n); s[ident.Size] == 1 {
-			m[ident.ID(s[:ident.Size])] = int(s[ident.Size+1])
+	f.touch(func() {
+		for n := firstSuspect; n < slotCount; n++ {
+			if s := f.slot(n); s[ident.Size] == 1 {
+				m[ident.ID(s[:ident.Size])] = int(s[ident.Size+1])
+			}
 		}
-	}
+	})
 	return m
 }
 
 // begin forgets what was found, keeps the suspects (as many as there is room for) and marks that an engine runs.
 func (f *inflight) begin(suspects map[ident.ID]int) {
-	if f == nil {
-		return
-	}
-	clear(f.mem)
-	n := firstSuspect
-	for id, count := range suspects {
-		if n == slotCount {
-			break
+	f.touch(func() {
+		clear(f.mem)
+		n := firstSuspect
+		for id, count := range suspects {
+			if n == slotCount {
+				break
+			}
+			s := f.slot(n)
+			copy(s, id[:])
+			s[ident.Size], s[ident.Size+1] = 1, byte(min(count, 255))
+			n++
 		}
-		s := f.slot(n)
-		copy(s, id[:])
-		s[ident.Size], s[ident.Size+1] = 1, byte(min(count, 255))
-		n++
-	}
-	f.mem[0] = 1
+		f.mem[0] = 1
+	})
 }
 
 // clear takes a delivery that was settled from the suspects.
 func (f *inflight) clear(id ident.ID) {
-	if f == nil {
-		return
-	}
-	for n := firstSuspect; n < slotCount; n++ {
-		if s := f.slot(n); ident.ID(s[:ident.Size]) == id {
-			s[ident.Size] = 0
+	f.touch(func() {
+		for n := firstSuspect; n < slotCount; n++ {
+			if s := f.slot(n); ident.ID(s[:ident.Size]) == id {
+				s[ident.Size] = 0
+			}
 		}
-	}
+	})
 }
 
 func (f *inflight) slot(n int) []byte { return f.mem[n*slotSize : (n+1)*slotSize] }
@@ -107,18 +134,15 @@ func (f *inflight) slot(n int) []byte { return f.mem[n*slotSize : (n+1)*slotSize
 func (f *inflight) worker(n int) []byte { return f.slot(1 + n%(firstSuspect-1)) }
 
 func (f *inflight) enter(slot int, id ident.ID) {
-	if f == nil {
-		return
-	}
-	s := f.worker(slot)
-	copy(s, id[:])
-	s[ident.Size] = 1
+	f.touch(func() {
+		s := f.worker(slot)
+		copy(s, id[:])
+		s[ident.Size] = 1
+	})
 }
 
 func (f *inflight) leave(slot int) {
-	if f != nil {
-		f.worker(slot)[ident.Size] = 0
-	}
+	f.touch(func() { f.worker(slot)[ident.Size] = 0 })
 }
 
 // close marks a clean end.
@@ -126,7 +150,7 @@ func (f *inflight) close() error {
 	if f == nil {
 		return nil
 	}
-	f.mem[0] = 0
+	f.touch(func() { f.mem[0] = 0 })
 	if err := syscall.Munmap(f.mem); err != nil {
 		return fmt.Errorf("cannot unmap the file of running deliveries: %w", err)
 	}

@@ -59,6 +59,11 @@ func (e *Engine) restore(ctx context.Context) ([]neuron.Execution, error) {
 	if err != nil {
 		return nil, err
 	}
+	if file != nil {
+		file.fault = func(cause any) {
+			e.log.Error("the file of running deliveries was cut short: crashes are not charged until the next start", "path", e.path, "fault", cause)
+		}
+	}
 	e.inflight = file
 	e.suspects = file.suspects()
 	if err := e.restoreOutbox(ctx, ids); err != nil {
@@ -113,7 +118,8 @@ func (e *Engine) restoreOutbox(ctx context.Context, crashed []ident.ID) error {
 	}
 }
 
-// restoreExecutions reads all executions; idempotent ones get their next attempt in a commit before they run.
+// restoreExecutions reads all executions; idempotent ones get their next attempt, and those that are asked about their charge,
+// in a commit before they run.
 func (e *Engine) restoreExecutions(ctx context.Context, crashed bool) ([]neuron.Execution, error) {
 	var all []neuron.Execution
 	var after ident.ID
@@ -129,8 +135,15 @@ func (e *Engine) restoreExecutions(ctx context.Context, crashed bool) ([]neuron.
 			if e.drain.holds(x.OutcomeID()) {
 				continue // its outcome is on its way
 			}
+			was := x
+			if crashed && x.Policy != neuron.Once {
+				x.Crashes++
+			}
 			if x.Policy == neuron.Idempotent {
-				x = e.nextAttempt(x, crashed)
+				x.Attempt++
+				x.StartedAt = e.now()
+			}
+			if x.Crashes != was.Crashes || x.Attempt != was.Attempt {
 				group = append(group, &neuron.Record{Place: e.placeOf(x.Neuron), Neuron: x.Neuron, Started: []neuron.Execution{x}})
 			}
 			all = append(all, x)
@@ -144,15 +157,6 @@ func (e *Engine) restoreExecutions(ctx context.Context, crashed bool) ([]neuron.
 			return all, nil
 		}
 	}
-}
-
-func (e *Engine) nextAttempt(x neuron.Execution, crashed bool) neuron.Execution {
-	if crashed {
-		x.Crashes++
-	}
-	x.Attempt++
-	x.StartedAt = e.now()
-	return x
 }
 
 // Stop takes nothing more, lets running handlers finish, ends executions, commits what waits, and waits for all of it until
