@@ -199,6 +199,9 @@ func (a *app) awaitHolder(ctx context.Context, within time.Duration) error {
 
 // mute says that a command cannot go on because the daemon that holds the home does not answer.
 func mute(holder *config.LockedError, what string) error {
+	if holder.PID == 0 {
+		return faultf(exitNoDaemon, "try again", "cannot %s: another one is starting on %s", what, holder.Home)
+	}
 	return faultf(exitNoDaemon, fmt.Sprintf("wait if it starts, else end it with kill %d", holder.PID),
 		"cannot %s: the one with pid %d holds %s and does not answer on its socket", what, holder.PID, holder.Home)
 }

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -34,6 +35,49 @@ func TestSignals(t *testing.T) { // P-090
 	}
 	p.run("py", "-c", "n").ends(0).prints("2\n")
 	p.run("stop", "--kernels").ends(0)
+}
+
+// A daemon whose home or socket is removed ends by itself, and takes nothing from the one that follows it.
+func TestHomeIsRemoved(t *testing.T) { // I-02, I-16
+	p := newPlace(t)
+	for what, path := range map[string]string{"socket": p.home.Socket(), "(lock file|socket)": p.home.Dir()} {
+		d := p.serve()
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if path == p.home.Dir() { // its successor is there before it is gone
+			p.run("py", "-c", "1").ends(0).prints("1\n")
+		}
+		text := d.ends(73)
+		if last := regexp.MustCompile(`\nsoma: cannot use home .*: its ` + what + ` was removed or replaced while the daemon ran: this daemon ends, and the next command starts another\n$`); !last.MatchString(text) {
+			t.Errorf("%s: the daemon said\n%s", what, text)
+		}
+		p.run("py", "-c", "1").ends(0).prints("1\n")
+		p.run("status").ends(0)
+		p.run("stop", "--kernels").ends(0)
+	}
+}
+
+// A daemon that holds the home and does not answer is named.
+func TestMuteDaemon(t *testing.T) { // I-02, I-15
+	p := newPlace(t)
+	d := p.serve()
+	if err := d.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	pid := d.cmd.Process.Pid
+	p.run("status").ends(75).says(fmt.Sprintf(`cannot ask the daemon: the one with pid %d has not answered within 5s; try again, or end it with kill -9 %d`, pid, pid))
+	if err := os.Remove(p.home.Socket()); err != nil {
+		t.Fatal(err)
+	}
+	for line, what := range map[string]string{"status": "ask", "stop": "stop"} {
+		p.run(line).ends(69).says(fmt.Sprintf(`cannot %s the daemon: the one with pid %d holds %s and does not answer on its socket; wait if it starts, else end it with kill %d`,
+			what, pid, regexp.QuoteMeta(p.home.Dir()), pid))
+	}
+	if err := d.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	d.ends(73)
 }
 
 const waiting = `
