@@ -42,7 +42,8 @@ type Frame struct {
 //   - an error that is ErrLost when the daemon is not there or went away; Follow called again with the returned cursor goes
 //     on without a gap and without an event twice,
 //   - ErrStopped when the daemon was asked to stop; the same holds for a later Follow,
-//   - ctx.Err() when ctx ended, a *wire.Error (wire.NotFound, wire.Unauthorized …), or fn's own error.
+//   - ctx.Err() when ctx ended, a *wire.Error (wire.NotFound, wire.Unauthorized …; the latter also in the middle, when the token
+//     is not valid any more: a later Follow asks Options.Token again), or fn's own error.
 //
 // Follow ends for no other reason: a session that is closed has no further events, but its stream stays open.
 func (c *Client) Follow(ctx context.Context, session string, from wire.Cursor, fn func(Frame) error) (wire.Cursor, error) {
@@ -71,6 +72,9 @@ func (c *Client) Hints(ctx context.Context, fn func(wire.Hint) error) error {
 		if kind == wire.DaemonStopping {
 			return ErrStopped
 		}
+		if kind == wire.StreamRefused {
+			return refused(data)
+		}
 		var h wire.Hint
 		if err := decode(data, &h); err != nil {
 			return err
@@ -96,6 +100,8 @@ func frame(kind, id string, data []byte, at wire.Cursor) (f Frame, err error) {
 		f.Cursor = wire.Cursor{Generation: f.Reset.Generation, Seq: f.Reset.Last}
 	case wire.DaemonStopping:
 		return Frame{}, ErrStopped
+	case wire.StreamRefused:
+		return Frame{}, refused(data)
 	default:
 		if id == "" {
 			return Frame{}, nil
@@ -106,6 +112,15 @@ func frame(kind, id string, data []byte, at wire.Cursor) (f Frame, err error) {
 		}
 	}
 	return f, err
+}
+
+// refused returns the *wire.Error with which a stream ends whose token is not valid any more.
+func refused(data []byte) error {
+	e := new(wire.Error)
+	if err := decode(data, e); err != nil {
+		return err
+	}
+	return e
 }
 
 func decode(data []byte, out any) error {

@@ -176,10 +176,11 @@ const (
 
 // Kinds of live events: no id, shown and never truth.
 const (
-	Delta          = "delta"    // DeltaEvent
-	CellOutput     = "output"   // OutputEvent
-	Reset          = "reset"    // ResetEvent
-	DaemonStopping = "stopping" // StoppingEvent
+	Delta          = "delta"        // DeltaEvent
+	CellOutput     = "output"       // OutputEvent
+	Reset          = "reset"        // ResetEvent
+	DaemonStopping = "stopping"     // StoppingEvent
+	StreamRefused  = "unauthorized" // Error: the last of a stream whose token is not valid any more
 )
 
 // InputEvent tells of an input.
@@ -258,7 +259,9 @@ type TurnEndedEvent struct {
 	Cells  int64  `json:"cells"`
 	Tokens int64  `json:"tokens"`
 	Cost   *int64 `json:"cost_nano"`
-	State  *State `json:"state,omitempty"`
+	// Estimated says that Cost comes from counts that no provider has reported.
+	Estimated bool   `json:"cost_estimated,omitempty"`
+	State     *State `json:"state,omitempty"`
 }
 
 // StateEvent tells of a change of state that comes with nothing else.

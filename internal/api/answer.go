@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/http"
 	"runtime/debug"
+	"strconv"
+	"time"
 
 	"soma/wire"
 )
@@ -39,7 +41,7 @@ type document struct {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, body any) {
 	if d, ok := body.(document); ok {
 		w.Header().Set("Content-Type", d.kind)
-		_, _ = w.Write(d.text)
+		write(w, r, http.StatusOK, d.text)
 		return
 	}
 	text, err := marshal(body)
@@ -48,7 +50,19 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, body any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text)
+	write(w, r, http.StatusOK, text)
+}
+
+// write writes an answer to its last byte. Once the server stops, the client has endLimit to take it. Who does not take it is
+// not told.
+func write(w http.ResponseWriter, r *http.Request, status int, text []byte) {
+	control := http.NewResponseController(w)
+	defer context.AfterFunc(serving(r.Context()), func() { _ = control.SetWriteDeadline(time.Now().Add(endLimit)) })()
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(status)
+	if _, err := w.Write(text); err == nil {
+		_ = control.Flush()
+	}
 }
 
 // marshal writes JSON on one line, without the detours that HTML would need.
@@ -72,8 +86,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(e.Status)
-	_, _ = w.Write(text)
+	write(w, r, e.Status, text)
 }
 
 func (s *Server) refusal(r *http.Request, err error) *wire.Error {

@@ -78,8 +78,8 @@ type Options struct {
 	Processes Processes
 	Events    Events
 	Daemon    Daemon
-	// Authorize returns what the bearer of a token may do, Nobody if the token is not valid. It is called for each request,
-	// compares in constant time, and reads the token anew, so that a rotated one is refused at once.
+	// Authorize returns what the bearer of a token may do, Nobody if the token is not valid. It is called for each request
+	// and at each heartbeat of a stream, compares in constant time, and reads the token anew.
 	Authorize func(token string) Access
 	// Build goes into every answer.
 	Build string

@@ -64,6 +64,9 @@ func followSession(s *Server, ctx context.Context, c *call) error {
 // readRows sends the committed events after the cursor, or a reset if the cursor cannot be followed.
 func (f *follower) readRows(ctx context.Context) error {
 	for {
+		if err := f.out.check(); err != nil {
+			return err
+		}
 		generation := f.s.Events.Generation()
 		events, first, last, err := f.s.Events.Events(ctx, f.session, f.at.Seq, rows)
 		if err != nil {
@@ -148,6 +151,9 @@ func followHints(s *Server, ctx context.Context, c *call) error {
 func (s *Server) hintAll(ctx context.Context, out *stream) error {
 	f := wire.SessionFilter{Limit: wire.MaxLimit}
 	for {
+		if err := out.check(); err != nil {
+			return err
+		}
 		all, err := s.Sessions.Sessions(ctx, f)
 		if err != nil {
 			return err

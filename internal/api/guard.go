@@ -131,7 +131,7 @@ func (s *Server) accept(row route, access Access, w http.ResponseWriter, r *http
 	if access < row.Access {
 		return nil, wire.Errorf(wire.Forbidden, "this token may not do that: it needs the level %s", row.Access)
 	}
-	if row.Method != get {
+	if row.Body > 0 {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 			return nil, wire.Errorf(wire.UnsupportedMedia, "the content type is not application/json")
 		}

@@ -111,6 +111,24 @@ func TestOrderOfChecks(t *testing.T) { // I-51
 	}
 }
 
+// A request that takes no body needs no type of one; with a body it is refused.
+func TestNoTypeWithoutABody(t *testing.T) { // I-51
+	r := start(t)
+	r.open(t, "s")
+	cell, err := r.client.RunCell(t.Context(), "s", "c", wire.RunCell{Code: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range []string{"PUT /v1/cells/" + cell.ID + "/interrupt", "DELETE /v1/sessions/s"} {
+		if got := r.ask(t, first, []string{"Host: soma", good}, "{}").code(t); got != wire.BadRequest {
+			t.Errorf("%s with a body: %q", first, got)
+		}
+		if got := r.ask(t, first, []string{"Host: soma", good}, "").code(t); got != "" {
+			t.Errorf("%s: %q", first, got)
+		}
+	}
+}
+
 func TestHostsAndOrigins(t *testing.T) { // I-51
 	r := start(t)
 	for host, want := range map[string]wire.Code{

@@ -29,7 +29,7 @@ var ErrExposed = errors.New("the address can be reached from other machines")
 var ErrAsked = errors.New("asked to stop")
 
 // Serve answers requests from l, a Unix or TCP listener, until ctx ends; it closes l. At the end streams are cut (see ErrAsked),
-// and other requests have 5 s to end, for which it waits. The error is nil after an orderly end; it wraps ErrExposed if l was refused.
+// and other requests have 5 s to end, for which it waits; what is written then must be taken within half a second. The error is nil after an orderly end; it wraps ErrExposed if l was refused.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	d, err := s.door(l.Addr())
 	if err != nil {

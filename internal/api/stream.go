@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"soma/wire"
@@ -20,7 +21,17 @@ type stream struct {
 	control *http.ResponseController
 	writing time.Duration
 	buffer  bytes.Buffer
+	allowed func() bool // whether its token still opens the stream
+	checked time.Time   // when that was last asked
+	release func() bool
+
+	mu    sync.Mutex
+	until time.Time // no write goes on after it; zero while the stream need not end
 }
+
+// endLimit is how long a reader may take for what is written at the end of its stream, or of the server: a stop does not wait
+// for those who do not read.
+const endLimit = 500 * time.Millisecond
 
 // flushAt is how many bytes a stream gathers at most before they are written.
 const flushAt = 64 << 10
@@ -35,8 +46,15 @@ func (s *Server) streamed(row route, c *call) error {
 	ctx, cancel := untilStop(c.r.Context())
 	defer cancel()
 	err := row.stream(s, ctx, c)
-	if c.out != nil && errors.Is(context.Cause(serving(c.r.Context())), ErrAsked) {
-		err = c.out.farewell()
+	if out := c.out; out != nil {
+		defer out.release()
+		var refusal *wire.Error
+		switch {
+		case errors.Is(context.Cause(serving(c.r.Context())), ErrAsked):
+			err = out.last(wire.DaemonStopping, wire.StoppingEvent{})
+		case errors.As(err, &refusal) && refusal.Code == wire.Unauthorized:
+			return out.last(wire.StreamRefused, refusal)
+		}
 	}
 	if w, ok := c.w.(*answerWriter); !ok || !w.begun {
 		return err
@@ -54,7 +72,11 @@ type brokenError struct{ error }
 // begin sends the header of a stream.
 func (s *Server) begin(c *call) (*stream, error) {
 	c.w.Header().Set("Content-Type", "text/event-stream")
-	out := &stream{w: c.w, control: http.NewResponseController(c.w), writing: s.writing}
+	out := &stream{
+		w: c.w, control: http.NewResponseController(c.w), writing: s.writing, checked: time.Now(),
+		allowed: func() bool { return s.credential(c.r) >= Read },
+	}
+	out.release = context.AfterFunc(serving(c.r.Context()), out.hurry)
 	out.buffer.WriteString(": soma\n\n")
 	c.out = out
 	return out, out.flush()
@@ -78,12 +100,33 @@ func (o *stream) event(kind, id string, body any) error {
 	return nil
 }
 
-// farewell tells the reader, after all that was gathered, that the stream ends because the daemon was asked to stop.
-func (o *stream) farewell() error {
-	if err := o.event(wire.DaemonStopping, "", wire.StoppingEvent{}); err != nil {
+// last tells the reader, after all that was gathered, why the stream ends. Who does not take it has none the less ended.
+func (o *stream) last(kind string, body any) error {
+	o.hurry()
+	if err := o.event(kind, "", body); err != nil {
 		return err
 	}
 	return o.flush()
+}
+
+// hurry ends what is written within endLimit, also a write that blocks. It may be called from any goroutine.
+func (o *stream) hurry() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.until.IsZero() {
+		o.until = time.Now().Add(endLimit)
+		_ = o.control.SetWriteDeadline(o.until)
+	}
+}
+
+// check returns a wire.Unauthorized if the token that opened the stream is not valid any more.
+func (o *stream) check() error {
+	o.checked = time.Now()
+	if o.allowed() {
+		return nil
+	}
+	return wire.Errorf(wire.Unauthorized, "the token of this stream is not the one of this home any more").
+		Do("follow again with the new one")
 }
 
 // heartbeat shows the reader that the stream lives.
@@ -97,7 +140,13 @@ func (o *stream) flush() error {
 	if o.buffer.Len() == 0 {
 		return nil
 	}
-	_ = o.control.SetWriteDeadline(time.Now().Add(o.writing))
+	o.mu.Lock()
+	limit := time.Now().Add(o.writing)
+	if !o.until.IsZero() && o.until.Before(limit) {
+		limit = o.until
+	}
+	_ = o.control.SetWriteDeadline(limit)
+	o.mu.Unlock()
 	_, err := o.w.Write(o.buffer.Bytes())
 	o.buffer.Reset()
 	if err == nil {
@@ -109,14 +158,24 @@ func (o *stream) flush() error {
 	return nil
 }
 
-// next waits for an item of a subscription; while there is none, it sends heartbeats.
+// next waits for an item of a subscription; while there is none, it sends heartbeats. At each of them, and in their rhythm
+// while items come, it looks at the token.
 func (s *Server) next(ctx context.Context, sub Subscription, out *stream) (wire.Item, error) {
 	for {
 		wait, cancel := context.WithTimeout(ctx, s.heartbeat)
 		item, err := sub.Next(wait)
 		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		quiet := err != nil
+		if ctx.Err() != nil || quiet && !errors.Is(err, context.DeadlineExceeded) {
 			return item, err
+		}
+		if quiet || time.Since(out.checked) >= s.heartbeat {
+			if err := out.check(); err != nil {
+				return wire.Item{}, err
+			}
+		}
+		if !quiet {
+			return item, nil
 		}
 		if err := out.heartbeat(); err != nil {
 			return wire.Item{}, err

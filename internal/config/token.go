@@ -40,7 +40,9 @@ func (h Home) EnsureToken() error {
 	return nil // one that others may read is refused at each request, and the refusal says what to do
 }
 
-// RotateToken replaces the token by a new one (32 random bytes, mode 0600), atomically; the old one is refused at once.
+// RotateToken replaces the token by a new one (32 random bytes, mode 0600), atomically. From then on each request with
+// the old one is refused; streams that it has opened bring nothing after 15 s more, and end
+// at the heartbeat that follows.
 func (h Home) RotateToken() error {
 	secret := make([]byte, tokenBytes)
 	_, _ = rand.Read(secret) // never fails, by its documentation
