@@ -17,6 +17,7 @@ import (
 	"soma/client"
 	"soma/internal/config"
 	"soma/internal/daemonlog"
+	"soma/internal/pykernel"
 	"soma/wire"
 )
 
@@ -182,7 +183,8 @@ func (a *app) spawn() (pid int, err error) {
 	defer log.Close()
 	cmd := exec.Command(self, "serve", "--background")
 	cmd.Dir = a.home.Dir()
-	cmd.Env = append(os.Environ(), "SOMA_HOME="+a.home.Dir())
+	// A daemon that a cell's command starts is no process of that cell's kernel: it lives on.
+	cmd.Env = append(os.Environ(), "SOMA_HOME="+a.home.Dir(), pykernel.Mark+"=")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

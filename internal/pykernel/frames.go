@@ -9,6 +9,9 @@ import (
 // Protocol is the version that attach and hello carry.
 const Protocol = 1
 
+// Mark is the variable in the environment of a python kernel, and so of what its cells start, that holds the kernel's id.
+const Mark = "SOMA_KERNEL"
+
 // Sizes of the protocol, in bytes.
 const (
 	MaxFrame    = 64 << 20

@@ -5,12 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +21,9 @@ import (
 
 // Launcher is the file that the interpreter runs.
 const Launcher = "soma_kernel.py"
+
+// fresh begins the names of what is not whole yet.
+const fresh = ".new-"
 
 // maxTree bounds a tree that is read: a developer's folder may be the wrong one.
 const maxTree = 8 << 20
@@ -53,6 +58,43 @@ func Unpack(dir string) (Bundle, error) {
 		return Bundle{}, fmt.Errorf("cannot unpack the python sources: %w", err)
 	}
 	return b, nil
+}
+
+// Sweep removes the trees of dir, and what a killed Unpack has left there, except those whose digests are in keep. A missing dir
+// is no error.
+func Sweep(dir string, keep map[string]bool) error {
+	lock, err := hold(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove old python sources: %w", err)
+	}
+	defer lock.Close()
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		digest, _ := hex.DecodeString(e.Name())
+		if old := len(digest) == sha256.Size && !keep[e.Name()]; old || strings.HasPrefix(e.Name(), fresh) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove old python sources: %w", err)
+	}
+	return nil
+}
+
+// hold takes the lock of dir, which closing the file gives back.
+func hold(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("flock: %w", err)
+	}
+	return lock, nil
 }
 
 // FromTree returns a developer's tree (SOMA_PYTHON_DIR) as it lies, with the digest that it has now.
@@ -114,26 +156,23 @@ func unpack(dir, target string, files []file) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := hold(dir)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return fmt.Errorf("flock: %w", err)
-	}
 	if info, err := os.Lstat(target); err == nil && info.IsDir() {
 		return mend(target, files)
 	}
-	fresh, err := os.MkdirTemp(dir, ".new-") // mode 0700
+	tree, err := os.MkdirTemp(dir, fresh) // mode 0700
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(fresh) // in vain after the rename
-	if err := mend(fresh, files); err != nil {
+	defer os.RemoveAll(tree) // in vain after the rename
+	if err := mend(tree, files); err != nil {
 		return err
 	}
-	return os.Rename(fresh, target)
+	return os.Rename(tree, target)
 }
 
 // mend replaces each file of dir that differs.
@@ -156,7 +195,7 @@ func mend(dir string, files []file) error {
 }
 
 func replace(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), fresh) // mode 0600
 	if err != nil {
 		return err
 	}

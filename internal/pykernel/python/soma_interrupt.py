@@ -14,7 +14,8 @@ from soma_code import is_cell_file, is_kernel_file, run_cell
 from soma_output import CURRENT
 
 _PERSONS = {Handle._run.__code__, run_cell.__code__}  # called from here: a person's task, or the repr of a value
-_ID_BYTES = 128
+_ID_BYTES = 160
+_AGAIN = " again"  # follows the id where the cell has swallowed an interrupt and is to get one more
 
 
 class Interrupts:
@@ -39,12 +40,15 @@ class Interrupts:
         if out is None:
             return
         cell = self._live.get(out.cell)
-        if cell is None or cell.delivered:
+        if cell is None:
             return
-        if cell.reason is None:
-            if self._named_outside() != cell.id:
+        if cell.reason is None or cell.delivered:
+            name = self._named_outside()
+            if name == cell.id + _AGAIN:
+                cell.delivered = False
+            elif name != cell.id or cell.delivered:
                 return
-            cell.reason = "interrupt"
+            cell.reason = cell.reason or "interrupt"
         if _in_kernel_code(frame):
             soma_output.deferred.append(cell)  # raised there it would break our own state
             return

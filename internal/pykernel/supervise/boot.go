@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"soma/internal/crash"
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
+	"soma/internal/pykernel/bundle"
 	"soma/internal/pykernel/frame"
 	"soma/internal/pykernel/link"
 )
@@ -31,6 +33,7 @@ const (
 	lookGap     = 20 * time.Millisecond
 	exitGrace   = 500 * time.Millisecond // what an exited process wrote is still read
 	tries       = 40
+	absentCost  = 4 // tries that a socket costs which nobody listens on: ten of them take 10 s
 	tryGapMin   = 50 * time.Millisecond
 	tryGapMax   = 2 * time.Second
 	noPlaceWait = 30 * time.Second // for one of the MaxLive places, where no cell says how long
@@ -135,8 +138,13 @@ func (k *kernel) launch(ctx context.Context) (*osProcess, error) {
 	defer listening.Close()
 
 	b := k.s.bundle
+	if k.s.opt.SourceDir == "" { // it may have been removed as a cache
+		if b, err = bundle.Unpack(k.s.opt.BundleDir); err != nil {
+			return nil, err
+		}
+	}
 	cmd := exec.Command(k.python, "-I", "-S", b.LauncherPath(), "--run", k.dir, "--bundle", b.Digest)
-	cmd.Dir, cmd.Env = k.workspace, k.s.opt.Env()
+	cmd.Dir, cmd.Env = k.workspace, append(slices.Clip(k.s.opt.Env()), marker(k.id))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tokenIn, stdout, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()
@@ -241,13 +249,17 @@ func (k *kernel) stay(ctx context.Context) error {
 			return context.Cause(ctx)
 		case p.gone():
 			return k.death(ctx, p)
-		case errors.As(err, &refused), errors.Is(err, link.ErrProtocol):
+		case errors.As(err, &refused), errors.Is(err, link.ErrProtocol), errors.Is(err, errDeaf):
 			return err
 		case served:
 			left, gap = tries, tryGapMin
 		}
 		k.log().Debug("no connection to a python kernel", "err", err, "tries", left)
-		if left--; left == 0 {
+		left--
+		if errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ENOENT) {
+			left -= absentCost - 1
+		}
+		if left <= 0 {
 			return fmt.Errorf("it could not be reached: %w", err)
 		}
 		wait := time.NewTimer(gap)

@@ -40,6 +40,9 @@ func (k *kernel) bury(ctx context.Context, reason string) {
 			k.log().Error("python kernel has left processes", "err", err)
 		}
 	}
+	if err := endMarked(ctx, k.id); err != nil && ctx.Err() == nil {
+		k.log().Error("python kernel has left processes", "err", err)
+	}
 	k.s.release(k)
 	k.work.drain(ctx)
 
@@ -74,6 +77,9 @@ func (k *kernel) fate(c *cell, failed bool, reason string) pykernel.CellEnded {
 	switch {
 	case c.step == given:
 		out.Status, out.Note = pykernel.CellTimedOut, "the cell did not stop at its deadline, so its python kernel was ended: "+reason
+		out.DurationMS = k.s.opt.Now().Sub(c.at).Milliseconds()
+	case c.step == unheard:
+		out.Status, out.Note = pykernel.CellInterrupted, "the cell did not stop when it was interrupted, so its python kernel was ended: "+reason
 		out.DurationMS = k.s.opt.Now().Sub(c.at).Milliseconds()
 	case failed || !k.link.Written(c.seq):
 		out.Status, out.Note = pykernel.CellNotStarted, "not started: "+reason

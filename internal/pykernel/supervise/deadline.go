@@ -19,6 +19,10 @@ const (
 	pongWait     = 300 * time.Millisecond // an interrupt frame that nobody reads (P-202)
 	deadlineLate = 2 * time.Second        // the python kernel ends a cell at its deadline by itself; after this the daemon does
 	maxTimeout   = time.Hour
+
+	stopWait = 10 * time.Second // from an interrupt to the end of the python kernel whose cell goes on all the same
+	stopGap  = 3 * time.Second  // between two interrupts of it by signal
+	again    = " again"         // follows the cell's id in the file of an interrupt that is meant as one more
 )
 
 // cell is one cell that has not ended.
@@ -31,15 +35,18 @@ type cell struct {
 	// code, which the daemon does not see, but a cell that is the first of those open has started.
 	clock time.Time
 	step  deadlineStep
+	asked time.Time // the first interrupt, zero before
+	next  time.Time // of interrupts by signal, zero before the first
 }
 
-// deadlineStep is how far the daemon has gone against a cell that is past its deadline.
+// deadlineStep is how far the daemon has gone against a cell that does not end.
 type deadlineStep uint8
 
 const (
 	trusted     deadlineStep = iota // the python kernel ends it
 	interrupted                     // the daemon has interrupted it
-	given                           // the daemon ends the python kernel
+	given                           // the daemon ends the python kernel, past the deadline
+	unheard                         // the daemon ends it, because the cell goes on after an interrupt
 )
 
 // probe is an interrupt frame that waits for the pong of the ping behind it.
@@ -130,9 +137,18 @@ func (k *kernel) step(ctx context.Context) (next time.Time) {
 	})
 	proc := k.proc
 	var late *cell
-	if len(k.cells) > 0 && !k.cells[0].clock.IsZero() && k.cells[0].step != given {
+	var deaf string
+	if len(k.cells) > 0 && !k.cells[0].clock.IsZero() && k.cells[0].step < given {
 		c := k.cells[0]
-		if due := c.clock.Add(min(c.timeout, maxTimeout) + deadlineLate*time.Duration(1+c.step)); due.After(now) {
+		if !c.asked.IsZero() {
+			var due time.Time
+			if due, deaf = c.pursue(now); !due.IsZero() {
+				next = earlier(next, due)
+			}
+		}
+		if c.step == unheard {
+			late = c
+		} else if due := c.clock.Add(min(c.timeout, maxTimeout) + deadlineLate*time.Duration(1+c.step)); due.After(now) {
 			next = earlier(next, due)
 		} else {
 			c.step++
@@ -141,21 +157,53 @@ func (k *kernel) step(ctx context.Context) (next time.Time) {
 	}
 	k.mu.Unlock()
 
+	names := make([]string, 0, len(silent)+1)
 	for _, p := range silent {
-		if err := k.interruptBySignal(proc, p.cell); err != nil {
-			k.log().Warn("cannot interrupt a cell by signal", "cell", p.cell, "err", err)
+		names = append(names, p.cell)
+	}
+	if deaf != "" {
+		names = append(names, deaf)
+	}
+	for _, name := range names {
+		if err := k.interruptBySignal(proc, name); err != nil {
+			k.log().Warn("cannot interrupt a cell by signal", "cell", name, "err", err)
 		}
 	}
 	if late == nil {
 		return next
 	}
-	if late.step == interrupted {
+	switch late.step {
+	case unheard:
+		k.end(fmt.Sprintf("cell %s did not stop within %s of its interrupt", late.id, stopWait))
+	case interrupted:
 		k.log().Warn("cell is past its deadline", "cell", late.id, "timeout", late.timeout)
 		k.interrupt(ctx, late.id)
-	} else {
+	default:
 		k.end(fmt.Sprintf("cell %s did not stop at its deadline of %s", late.id, late.timeout))
 	}
 	return now // look again at once: more may be due
+}
+
+// pursue takes the steps after an interrupt: it comes again by signal every stopGap, and after stopWait the cell is given up.
+// It returns when the next step is due, zero for none, and what is to be signalled now, empty for nothing. The waits begin with
+// the first interrupt, or later where the cell's turn came later. The caller holds mu.
+func (c *cell) pursue(now time.Time) (due time.Time, signal string) {
+	since := c.asked
+	if c.clock.After(since) {
+		since = c.clock
+	}
+	end := since.Add(stopWait)
+	if !end.After(now) {
+		c.step = unheard
+		return time.Time{}, ""
+	}
+	if c.next.IsZero() {
+		c.next = since.Add(stopGap)
+	}
+	if !c.next.After(now) {
+		c.next, signal = now.Add(stopGap), c.id+again
+	}
+	return earlier(end, c.next), signal
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -183,13 +231,14 @@ func (k *kernel) interrupt(ctx context.Context, cell string) {
 	k.probe(cell)
 }
 
-// interruptBySignal is step 3 of the ladder: the cell's id in a file, and SIGINT to the process.
-func (k *kernel) interruptBySignal(p *osProcess, cell string) error {
+// interruptBySignal is step 3 of the ladder: the cell's id in a file (with again, to be raised once more), and SIGINT to the
+// process.
+func (k *kernel) interruptBySignal(p *osProcess, name string) error {
 	if p == nil || p.gone() {
 		return errProcessGone
 	}
 	path := filepath.Join(k.dir, "interrupt")
-	if err := os.WriteFile(path+".new", []byte(cell), 0o600); err != nil {
+	if err := os.WriteFile(path+".new", []byte(name), 0o600); err != nil {
 		return err
 	}
 	if err := os.Rename(path+".new", path); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"soma/internal/crash"
 	"soma/internal/pykernel"
@@ -13,7 +14,14 @@ import (
 
 // The methods of this file are the kernel's side of its link; link.Handler says when they are called.
 
-// Waiting looks at a python kernel that owes its hello: one that computes is waited for without spending a try.
+// deafWait bounds how long a living process without open cells may owe its hello: it holds one of the MaxLive places.
+const deafWait = 2 * time.Minute
+
+// errDeaf: the process lives, has no cell and does not answer.
+var errDeaf = fmt.Errorf("it has no cell and has not answered for %s", deafWait)
+
+// Waiting looks at a python kernel that owes its hello: one that computes is waited for without spending a try, up to
+// deafWait where it has no cell; open cells have deadlines.
 func (k *kernel) Waiting() error {
 	p := k.process()
 	switch {
@@ -22,11 +30,24 @@ func (k *kernel) Waiting() error {
 	case p.stopped():
 		return errors.New("the process is stopped")
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch now := time.Now(); {
+	case len(k.cells) > 0:
+		k.deaf = time.Time{}
+	case k.deaf.IsZero():
+		k.deaf = now
+	case now.Sub(k.deaf) >= deafWait:
+		return errDeaf
+	}
 	return nil
 }
 
 // Hello takes the identity of the process. It returns once the row says that frames may have been written.
 func (k *kernel) Hello(ctx context.Context, h frame.Hello) error {
+	k.mu.Lock()
+	k.deaf = time.Time{}
+	k.mu.Unlock()
 	p := k.process()
 	if h.PID != p.pid || h.Leader != p.leader {
 		return fmt.Errorf("hello of pid %d, expected %d: %w", h.PID, p.pid, errProcessGone)

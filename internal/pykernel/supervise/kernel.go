@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,6 +58,7 @@ type kernel struct {
 	begun  map[string]bool   // host calls that an earlier daemon began and did not answer
 	reply  map[uint64]string // frames of replies, by number, to their calls
 	failed bool              // it said startup_error: no cell has run
+	deaf   time.Time         // since when it owes its hello while no cell is open, zero for not
 }
 
 func (s *Supervisor) newKernel(k *pykernel.InsertKernel) (*kernel, error) {
@@ -102,7 +104,14 @@ func (k *kernel) end(reason string) {
 // own is the owner goroutine: it lives as long as the python kernel, or until ctx ends (the kernel then lives on).
 func (k *kernel) own(ctx context.Context) error {
 	k.tasks.Report = func(name string, err error) { k.log().Error("python kernel task failed", "task", name, "err", err) }
-	k.spawn(ctx, "work", k.work.run)
+	k.spawn(ctx, "work", func(ctx context.Context) error {
+		defer func() {
+			if ctx.Err() == nil { // it has panicked: nothing that comes from the process is taken any more
+				k.end("an error of the daemon while it took what came from it")
+			}
+		}()
+		return k.work.run(ctx)
+	})
 	k.spawn(ctx, "watch", k.watch)
 	k.spawn(ctx, "exits", k.watchExits)
 	// Tasks end with ctx or here: all that they wait for ends with their context.
@@ -194,6 +203,10 @@ func (k *kernel) append(f *pykernel.AppendFrame, written bool) {
 	}
 	k.link.Append(f.Seq, f.Body, written)
 	if head.Type == pykernel.FrameInterrupt {
+		if i := slices.IndexFunc(k.cells, func(c *cell) bool { return c.id == head.Cell && c.asked.IsZero() }); i >= 0 {
+			k.cells[i].asked = time.Now()
+			k.rouse()
+		}
 		k.probe(head.Cell)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"soma/internal/pykernel"
+	"soma/internal/pykernel/bundle"
 )
 
 // recover reads the live python kernels of this node and finds their processes; nothing is awaited.
@@ -113,6 +114,25 @@ func (s *Supervisor) load(ctx context.Context, k *kernel, written bool) error {
 			k.begun[id] = true
 			return err
 		})
+}
+
+// sweepBundles removes the unpacked sources that neither this program nor a live python kernel uses. One that boots may use any.
+func (s *Supervisor) sweepBundles(ctx context.Context) error {
+	if s.opt.SourceDir != "" {
+		return nil // the digest of the embedded sources is not known here
+	}
+	keep := map[string]bool{s.bundle.Digest: true}
+	err := s.opt.Reader.Query(ctx, `select distinct bundle from kernel where state in ('booting', 'running', 'ending')`, nil,
+		func(scan func(...any) error) error {
+			var digest string
+			err := scan(&digest)
+			keep[digest] = true
+			return err
+		})
+	if err != nil || keep[""] {
+		return err
+	}
+	return bundle.Sweep(s.opt.BundleDir, keep)
 }
 
 // sweep removes run directories that no live row names; a python kernel that still runs from one ends within a second.

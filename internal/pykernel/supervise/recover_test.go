@@ -1,16 +1,21 @@
 package supervise_test
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"soma/internal/config"
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/bundle"
@@ -324,6 +329,87 @@ func TestRunDirectoryIsPrivate(t *testing.T) {
 		t.Errorf("the command line %q holds the token %q (%v)", cmdline, token, err)
 	}
 }
+
+// P-082: a live process on whose socket nobody listens is given up after ten seconds, not after the tries of one that may answer.
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	var dials atomic.Int32
+	h := pykerneltest.New(t, func(o *supervise.Options) {
+		o.Dial = func(ctx context.Context, socket string) (net.Conn, error) {
+			dials.Add(1)
+			return config.DialSocket(ctx, socket)
+		}
+	})
+	kernel, cell := h.Open("a", "1")
+	h.Outcome(cell)
+	pid := h.Sup.List()[0].OSPID
+	h.Stop()
+	if err := os.Remove(filepath.Join(h.Dir, "run", kernel, "kernel.sock")); err != nil {
+		t.Fatal(err)
+	}
+	dials.Store(0)
+	h.Start()
+	if g := h.Gone(kernel); !strings.Contains(g.Reason, "could not be reached") || alive(pid) {
+		t.Errorf("gone %+v, alive %v", g, alive(pid))
+	}
+	if n := dials.Load(); n != 10 {
+		t.Errorf("%d tries", n)
+	}
+}
+
+// Unpacked sources go at a start when neither this program nor a live kernel uses them.
+func TestOldBundlesAreSwept(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "1")
+	h.Outcome(cell)
+	var digest string
+	if err := h.Store.Query(t.Context(), `select bundle from kernel where id = ?`, []any{kernel},
+		func(scan func(...any) error) error { return scan(&digest) }); err != nil {
+		t.Fatal(err)
+	}
+	bundles := filepath.Join(h.Dir, "kernel-bundles")
+	used, old := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
+	for _, name := range []string{used, old, ".new-left", "person's"} {
+		if err := os.MkdirAll(filepath.Join(bundles, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _ = leave(t, h, "b", "1", set{state: "booting"})
+	names := func() string {
+		entries, err := os.ReadDir(bundles)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for _, e := range entries {
+			all = append(all, e.Name())
+		}
+		slices.Sort(all)
+		return strings.Join(all, " ")
+	}
+	before := names()
+	h.Restart() // one boots
+	if got := names(); got != before {
+		t.Errorf("while a kernel boots %s, before %s", got, before)
+	}
+	h.Until("both run", func() bool { return h.Count(`select count(*) from kernel where state = 'running'`) == 2 })
+	if err := h.Commit("b", func() []neuron.Op { return []neuron.Op{bundled{kernel, used}} }); err != nil {
+		t.Fatal(err)
+	}
+	h.Restart()
+	want := []string{used, digest, "lock", "person's"}
+	slices.Sort(want)
+	if got := names(); got != strings.Join(want, " ") {
+		t.Errorf("left %s, want %s", got, want)
+	}
+}
+
+// bundled says in a kernel's row that its process runs from other sources.
+type bundled struct{ kernel, digest string }
+
+func (bundled) SQL() string { return `update kernel set bundle = ? where id = ?` }
+
+func (b bundled) Args() []any { return []any{b.digest, b.kernel} }
 
 // A run directory that no row names is removed at the start.
 func TestStraysAreSwept(t *testing.T) {

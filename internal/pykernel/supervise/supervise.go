@@ -172,6 +172,9 @@ func (s *Supervisor) Start(ctx context.Context) error {
 	if err := s.sweep(s.kernels); err != nil {
 		s.opt.Log.Warn("cannot remove old run directories", "err", err)
 	}
+	if err := s.sweepBundles(ctx); err != nil {
+		s.opt.Log.Warn("cannot remove old python sources", "err", err)
+	}
 	s.adopt(found...)
 	return s.tasks.Go(ctx, "python kernels", s.serve)
 }

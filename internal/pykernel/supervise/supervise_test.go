@@ -296,6 +296,79 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
+// P-202, P-127: a cell that swallows its interrupt gets more, by signal; one that goes on for 10 s loses its python kernel, and
+// what waits behind it is answered.
+func TestInterruptsThatAreSwallowed(t *testing.T) {
+	t.Parallel()
+	h := pykerneltest.New(t, nil)
+	kernel, cell := h.Open("a", "kept = 5")
+	h.Outcome(cell)
+	once := "def spin():\n  while True: pass\nprint('on', flush=True)\ntry: spin()\nexcept BaseException: pass\nspin()"
+	cell = h.Run("a", kernel, once, time.Hour)
+	h.Shown(cell, "on")
+	h.Interrupt("a", kernel, cell)
+	if m := h.Outcome(cell); m.Status != pykernel.CellInterrupted || m.Note != "" {
+		t.Errorf("swallowed once: %+v", m)
+	}
+	value(t, h.Outcome(h.Run("a", kernel, "kept", time.Minute)), "5")
+
+	cell = h.Run("a", kernel, "print('on', flush=True)\n"+stubborn, time.Hour)
+	h.Shown(cell, "on")
+	behind := h.Run("a", kernel, "1", time.Hour)
+	h.Interrupt("a", kernel, cell)
+	if m := h.Outcome(cell); m.Status != pykernel.CellInterrupted || !strings.Contains(m.Note, "did not stop when it was interrupted") {
+		t.Errorf("swallowed always: %+v", m)
+	}
+	if m := h.Outcome(behind); m.Status != pykernel.CellUnknown && m.Status != pykernel.CellNotStarted {
+		t.Errorf("the cell behind it: %+v", m)
+	}
+	if g := h.Gone(kernel); !strings.Contains(g.Reason, "within 10s of its interrupt") {
+		t.Errorf("gone %+v", g)
+	}
+}
+
+// P-090: processes that have left the group of their python kernel end with it, also those that ignore SIGTERM.
+func TestStrayProcessesEnd(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	code := `import os, subprocess
+p = subprocess.Popen(["sleep", "600"], start_new_session=True)
+q = subprocess.Popen(["sh", "-c", "trap '' TERM; setsid sleep 600 & echo $!; wait"], start_new_session=True, stdout=subprocess.PIPE)
+r = int(q.stdout.readline())
+[p.pid, q.pid, r, os.environ["SOMA_KERNEL"]]`
+	kernel, cell := h.Open("a", code)
+	m := h.Outcome(cell)
+	if m.Value == nil {
+		t.Fatalf("outcome %+v", m)
+	}
+	var pids [3]int
+	var name string
+	fields := strings.NewReplacer("[", "", "]", "", ",", "", "'", "").Replace(*m.Value)
+	if _, err := fmt.Sscan(fields, &pids[0], &pids[1], &pids[2], &name); err != nil || name != kernel {
+		t.Fatalf("%q, %v", *m.Value, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), pykerneltest.Patience)
+	defer cancel()
+	if err := h.Sup.EndAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, pid := range pids {
+		if alive(pid) {
+			t.Errorf("pid %d is left", pid)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// A boot finds its sources again after somebody has removed the cache under the running daemon.
+func TestBundleIsRemoved(t *testing.T) {
+	h := pykerneltest.New(t, nil)
+	if err := os.RemoveAll(filepath.Join(h.Dir, "kernel-bundles")); err != nil {
+		t.Fatal(err)
+	}
+	_, cell := h.Open("a", "1 + 1")
+	value(t, h.Outcome(cell), "2")
+}
+
 // P-090: ending all python kernels ends their children too, tells the owners, and leaves no process.
 func TestEndAll(t *testing.T) {
 	h := pykerneltest.New(t, nil)

@@ -11,9 +11,10 @@ type work struct {
 	mu    sync.Mutex
 	queue []func(context.Context)
 	wake  chan struct{}
+	over  chan struct{} // closed when run has ended
 }
 
-func newWork() *work { return &work{wake: make(chan struct{}, 1)} }
+func newWork() *work { return &work{wake: make(chan struct{}, 1), over: make(chan struct{})} }
 
 func (w *work) add(fn func(context.Context)) {
 	w.mu.Lock()
@@ -25,7 +26,9 @@ func (w *work) add(fn func(context.Context)) {
 	}
 }
 
+// run is called once.
 func (w *work) run(ctx context.Context) error {
+	defer close(w.over)
 	for {
 		w.mu.Lock()
 		batch := w.queue
@@ -48,12 +51,13 @@ func (w *work) run(ctx context.Context) error {
 	}
 }
 
-// drain returns when all that was added before has run, or when ctx ends.
+// drain returns when all that was added before has run, or when nothing will run any more: run has ended, or ctx ends.
 func (w *work) drain(ctx context.Context) {
 	done := make(chan struct{})
 	w.add(func(context.Context) { close(done) })
 	select {
 	case <-done:
+	case <-w.over:
 	case <-ctx.Done():
 	}
 }

@@ -80,6 +80,24 @@ class Interrupt(KernelCase):
             f.write(cell)
         os.rename(k.dir + "/interrupt.new", k.dir + "/interrupt")
 
+    # P-202 (3): a cell that has swallowed an interrupt gets one more only where the file says so
+    def test_again(self):
+        k, c = self.attached()
+        code = ("def spin():\n  import os\n  while not os.path.exists('go'): pass\n"
+                "n = 0\nfor _ in range(2):\n  try: spin()\n  except KeyboardInterrupt: n += 1; print('swallowed', n, flush=True)\nspin()\nn")
+        self.start(c, "c", code)
+        c.frame("interrupt", cell="c")
+        c.printed("c", "swallowed 1")
+        self.name_from_outside(k, "c")
+        os.kill(k.process.pid, signal.SIGINT)
+        while os.path.exists(k.dir + "/interrupt"):
+            c.ping()
+        self.name_from_outside(k, "c again")
+        os.kill(k.process.pid, signal.SIGINT)
+        c.printed("c", "swallowed 2")
+        open(k.workspace + "/go", "w").close()
+        self.assertEqual(c.done("c")["value"], "2")
+
     # P-202 (3): another cell's name is not this cell's
     def test_wrong_name(self):
         k, c = self.attached()
