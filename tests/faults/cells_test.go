@@ -16,7 +16,7 @@ import (
 )
 
 // Code that ends its interpreter: the result is unknown and not repeated, and the next one says that the names are gone.
-func TestExitInACell(t *testing.T) { // P-014, P-085
+func TestExitInACell(t *testing.T) { // P-021
 	p := newPlace(t)
 	p.run("py", "-c", "x = 41").ends(0)
 	r := p.run("py", "-c", "open('ran', 'a').write('once '); import os; os._exit(3)").ends(1).prints("")
@@ -44,7 +44,7 @@ func TestExitInACell(t *testing.T) { // P-014, P-085
 
 // 5 MB of output: the first MiB and the last 64 KiB are kept with the true size, and paged byte by byte; the model sees at
 // most 32 KiB.
-func TestLargeOutput(t *testing.T) { // P-036, P-118
+func TestLargeOutput(t *testing.T) { // K-15, P-036
 	p := newPlace(t)
 	p.write("s.yaml", "steps:\n  - calls:\n      - python: \"for i in range(500_000): print(f'{i:09d}')\"\n  - say: Done.\n")
 	shown := p.run("run", "--model", "script:s.yaml", "x").ends(0).out
@@ -94,7 +94,7 @@ func TestLargeOutput(t *testing.T) { // P-036, P-118
 }
 
 // Whatever a stranger sends to a kernel's socket is refused or cut off; the kernel goes on serving its owner, with its names.
-func TestGarbageOnAKernelsSocket(t *testing.T) { // P-013, P-201
+func TestGarbageOnAKernelsSocket(t *testing.T) { // P-013, P-118
 	p := newPlace(t)
 	p.run("py", "-c", "x = 41").ends(0)
 	sockets, err := filepath.Glob(filepath.Join(p.home.Run(), "*", "kernel.sock"))

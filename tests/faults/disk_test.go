@@ -82,7 +82,7 @@ func TestStartOnAFullDisk(t *testing.T) { // I-15
 
 // A disk that fills up in the middle of work ends the daemon with one line; a client that waits says so too. With room again
 // the work goes on where the last commit was, and each cell has run once.
-func TestDiskFillsUp(t *testing.T) { // I-15, N-41
+func TestDiskFillsUp(t *testing.T) { // I-15, N-33
 	p := newPlace(t)
 	do := p.elsewhere(p.small())
 	p.write("cell.py", waiting+"open('ran', 'a').write('once ')\n")

@@ -52,7 +52,7 @@ func TestScripts(t *testing.T) { // I-15
 }
 
 // A script whose model calls a tool that there is not: the model gets the list of tools, and the turn goes on.
-func TestUnknownTool(t *testing.T) { // K-10
+func TestUnknownTool(t *testing.T) { // K-09
 	p := newPlace(t)
 	p.write("s.yaml", "steps:\n  - calls:\n      - {tool: nope, arguments: {a: 1}}\n  - say: '{{ (index .Results 0).Text }}'\n")
 	r := p.run("run", "--model", "script:s.yaml", "x").ends(0)
@@ -104,7 +104,7 @@ func TestNoModel(t *testing.T) { // I-04, I-15
 }
 
 // The standard library is the real one whatever lies in the workspace, and the person's own modules can be imported.
-func TestModulesOfTheWorkspace(t *testing.T) { // P-008
+func TestModulesOfTheWorkspace(t *testing.T) { // P-201
 	p := newPlace(t)
 	for _, name := range []string{"random.py", "json.py", "socket.py"} {
 		p.write(name, "raise SystemExit('this is the person\\'s "+name+"')\n")

@@ -170,7 +170,7 @@ func TestGarbageToken(t *testing.T) { // I-50
 }
 
 // A damaged tree of the kernel's own Python sources is written anew by the next daemon.
-func TestDamagedBundle(t *testing.T) { // P-001
+func TestDamagedBundle(t *testing.T) { // P-119
 	p := newPlace(t)
 	p.run("py", "-c", "1").ends(0)
 	p.run("stop", "--kernels").ends(0)

@@ -175,7 +175,7 @@ func TestTasks(t *testing.T) { // I-14, I-15
 }
 
 // A NUL byte in a task is a character like others; in code it is python's own error.
-func TestNULBytes(t *testing.T) { // P-008
+func TestNULBytes(t *testing.T) {
 	p := newPlace(t)
 	p.in = "be\x00fore"
 	p.write("s.yaml", "steps:\n  - say: 'You said {{ len (index .Inputs 0) }} bytes.'\n")
