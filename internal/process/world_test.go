@@ -238,6 +238,7 @@ func (w *world) await(what string, ok func() bool) {
 	patience := time.NewTimer(patience)
 	defer patience.Stop()
 	for {
+		asked := w.stage.changed() // before the look, so that no change falls between the two
 		w.mu.Lock()
 		done, changed, n := ok(), w.changed, len(w.events)
 		w.mu.Unlock()
@@ -246,7 +247,7 @@ func (w *world) await(what string, ok func() bool) {
 		}
 		select {
 		case <-changed:
-		case <-w.stage.changed():
+		case <-asked:
 		case <-patience.C:
 			w.mu.Lock()
 			defer w.mu.Unlock()
