@@ -114,7 +114,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.models = newModels(d.config, d.o.Env)
 	d.host = process.New(process.Options{
 		Owner: owner, Node: node, Reader: d.store, Models: d.models, Prices: table, Python: d.python(),
-		Hold: d.config.Recover == config.Hold, MaxConcurrent: d.config.MaxConcurrent, Spool: d.home.Spool(),
+		Room: d.room, Hold: d.config.Recover == config.Hold, MaxConcurrent: d.config.MaxConcurrent, Spool: d.home.Spool(),
 		Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: now, Log: d.log,
 	})
 	d.engine, err = engine.New(engine.Options{

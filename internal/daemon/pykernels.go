@@ -27,6 +27,9 @@ func (d *daemon) pykernelEnv() []string {
 	return env
 }
 
+// room is asked by turns, which run only after all parts were made.
+func (d *daemon) room(kernel string) error { return d.sup.Room(kernel) }
+
 // python finds the interpreter of sessions that name none: the configured one, else python3 on PATH; empty if there is none.
 func (d *daemon) python() string {
 	name := d.config.Python

@@ -2,13 +2,16 @@ package process_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unicode/utf8"
 
 	"soma/ident"
 	"soma/internal/agent/tool"
+	"soma/internal/process"
 	"soma/internal/pykernel/supervise"
 	"soma/message"
 	"soma/wire"
@@ -50,6 +53,57 @@ steps:
 	w.await("the kernel's end", func() bool { return w.one(`select count(*) from kernel where state = 'ended'`) == 1 })
 	if w.host.SessionOfCell(bodies[wire.StepEndedEvent](w, "s", wire.StepEnded)[0].Cells[0]) != "" {
 		t.Error("a cell that has ended is taken for a live one")
+	}
+}
+
+// P-016, P-122: a python kernel whose outbox is full gets no more cells: a caller hears that it is busy and may send the same
+// again, an agent's calls get errors.
+func TestFullOutbox(t *testing.T) {
+	var full atomic.Bool
+	w := newWorld(t, map[string]string{"m": `
+name: m
+steps:
+  - calls: [{python: "1"}]
+  - calls: [{python: "2"}, {tool: none, arguments: {}}]
+  - say: '{{range .Results}}{{.Status}};{{end}}'
+`}, withPython, withHost(func(o *process.Options) {
+		o.Room = func(string) error {
+			if full.Load() {
+				return supervise.ErrOutboxFull
+			}
+			return nil
+		}
+	}))
+	w.py("s")
+	w.run("s", "a", "1")
+	full.Store(true)
+	_, err := w.host.RunCell(t.Context(), "s", "b", wire.RunCell{Code: "2"})
+	var e *wire.Error
+	if !errors.As(err, &e) || e.Code != wire.Busy || !strings.Contains(e.Title, "too many frames wait") {
+		t.Errorf("a full outbox: %v", err)
+	}
+	if c, err := w.host.RunCell(t.Context(), "s", "a", wire.RunCell{Code: "1"}); err != nil || c.State != "ended" {
+		t.Errorf("a repeat of what was taken: %+v, %v", c, err)
+	}
+	full.Store(false)
+	if c := w.run("s", "b", "2"); c.Status != "ok" {
+		t.Errorf("sent again: %+v", c)
+	}
+
+	cells := w.one(`select count(*) from cell`)
+	full.Store(true)
+	pid := w.open("p", "m", false) // its first call makes the python kernel
+	w.admit("p", "a", "x")
+	w.ended(pid)
+	if n := w.one(`select count(*) from cell`); n != cells+1 {
+		t.Errorf("%d cells, then %d", cells, n)
+	}
+	h := w.history(pid)
+	if text := h[len(h)-1].Text; text != "ok;error;error;" {
+		t.Errorf("answer %s", text)
+	}
+	if text := h[len(h)-3].Text; text != "not started: too many frames wait for the python kernel" {
+		t.Errorf("result %s", text)
 	}
 }
 

@@ -44,6 +44,8 @@ type Options struct {
 	Prices *price.Table
 	// Python is the interpreter of sessions that name none, empty when none was found.
 	Python string
+	// Room says why a python kernel takes no more frames for now; nil, like a nil error, means that it takes them.
+	Room func(kernel string) error
 	// Hold leaves interrupted processes blocked after a crash instead of resuming them (K-04).
 	Hold          bool
 	MaxConcurrent int // processes in Running at once

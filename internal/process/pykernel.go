@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 
 	"soma/ident"
 	"soma/internal/neuron"
@@ -67,6 +68,17 @@ func (h *Host) pykernelFor(t *neuron.Turn, slot *pykernelSlot, at site) (string,
 			Workspace: at.workspace, Python: cmp.Or(at.python, h.o.Python), Token: newToken(), At: t.Now()})
 	}
 	return slot.ID, nil
+}
+
+// room refuses a cell whose python kernel takes no more frames for now; one that is yet to be made takes them.
+func (h *Host) room(kernel string) error {
+	if h.o.Room == nil || kernel == "" {
+		return nil
+	}
+	if err := h.o.Room(kernel); err != nil {
+		return fmt.Errorf("not started: %w", err)
+	}
+	return nil
 }
 
 // startCell stages a cell in a python kernel: its row and its execute frame.

@@ -198,6 +198,9 @@ func (h *Host) runSessionCell(t *neuron.Turn, m runCell) error {
 		}
 		return nil
 	}
+	if err := h.room(s.Kernel.ID); err != nil {
+		return neuron.SettleAs(codeFull, err)
+	}
 	id := t.Self()
 	at := site{session: id.Key, branch: s.Branch, workspace: s.Open.Workspace, python: s.Open.Python}
 	kernel, err := h.pykernelFor(t, &s.Kernel, at)
