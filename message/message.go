@@ -57,9 +57,10 @@ const (
 // Opaque is a provider's own block (reasoning, a signature) that must go back unchanged.
 type Opaque struct {
 	// Family names the provider family that made the block, such as "openai".
-	Family string          `json:"family"`
-	Kind   string          `json:"kind"`
-	Data   json.RawMessage `json:"data"`
+	Family string `json:"family"`
+	Kind   string `json:"kind"`
+	// Data are the provider's own bytes; in JSON they are base64, so that no encoder on the way touches them.
+	Data []byte `json:"data"`
 }
 
 // Usage counts the tokens of one provider attempt, normalised at the provider edge (K-24): the classes do not overlap,

@@ -271,6 +271,9 @@ func kindOf(property any) string {
 }
 
 func kindOfGo(t reflect.Type, omitted bool) string {
+	if t == reflect.TypeFor[[]byte]() { // base64
+		return "string"
+	}
 	switch t.Kind() {
 	case reflect.Pointer:
 		kind := kindOfGo(t.Elem(), omitted)

@@ -77,7 +77,7 @@ func (c *Client) assistant(m message.Message) map[string]any {
 	// Reasoning goes back with calls only: servers that want it want it there, others refuse it elsewhere.
 	for _, o := range m.Opaque {
 		if o.Family == c.family && slices.Contains(reasoningFields, o.Kind) && json.Valid(o.Data) {
-			out[o.Kind] = o.Data
+			out[o.Kind] = json.RawMessage(o.Data)
 		}
 	}
 	return out
