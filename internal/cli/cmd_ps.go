@@ -42,13 +42,9 @@ func (a *app) cmdPs() *cobra.Command {
 func processTable(list []wire.Process, now time.Time) string {
 	rows := [][]string{{"PID", "STATE", "REASON", "MODEL", "STEPS", "CELLS", "TOKENS", "COST", "AGE", "WORKSPACE"}}
 	for _, p := range list {
-		price := cost(p.Cost)
-		if p.Cost != nil && p.Estimated {
-			price = "~" + price
-		}
 		rows = append(rows, []string{
 			fmt.Sprint(p.PID), p.State.State, cmp.Or(brief(p), "-"), cmp.Or(clean(p.Model), "-"), fmt.Sprint(p.Steps),
-			fmt.Sprint(p.Cells), fmt.Sprint(p.Tokens), price, age(now.Sub(p.CreatedAt)), clean(p.Workspace),
+			fmt.Sprint(p.Cells), fmt.Sprint(p.Tokens), costAbout(p.Cost, p.Estimated), age(now.Sub(p.CreatedAt)), clean(p.Workspace),
 		})
 	}
 	return table(rows, map[int]bool{0: true, 4: true, 5: true, 6: true, 7: true, 8: true})
@@ -60,7 +56,10 @@ func brief(p wire.Process) string {
 	if p.ExitCode != nil && *p.ExitCode != 0 {
 		text = fmt.Sprintf("%s (%d)", cmp.Or(text, "ended"), *p.ExitCode)
 	}
-	const most = 40
+	if p.Detail != "" {
+		text += ": " + p.Detail
+	}
+	const most = 60
 	text = strings.ReplaceAll(clean(text), "\n", " ")
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most-1]) + "…"

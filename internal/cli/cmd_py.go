@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -247,13 +248,13 @@ func (a *app) pyLast(ctx context.Context) error {
 }
 
 func (a *app) runCell(ctx context.Context, run wire.RunCell, python string, fresh bool) error {
-	s, err := a.pySession(ctx, python, fresh)
-	if err != nil {
-		return err
+	s, cell, err := a.giveCell(ctx, run, python, fresh)
+	if sessionClosed(err) { // by a py --new or --end beside this one
+		s, cell, err = a.giveCell(ctx, run, python, false)
 	}
-	id := ident.New(time.Now()).String()
-	var cell wire.Cell
-	err = a.keep(ctx, func() (err error) { cell, err = a.client.RunCell(ctx, s.ID, id, run); return err })
+	if sessionClosed(err) {
+		return faultf(exitRefused, "run soma py again", "cannot run the cell: this folder's kernel was ended at the same time")
+	}
 	if err != nil {
 		return err
 	}
@@ -261,6 +262,21 @@ func (a *app) runCell(ctx context.Context, run wire.RunCell, python string, fres
 		a.sayQueued(ctx, s.ID)
 	}
 	return a.showCell(ctx, s.ID, wire.Cursor{Seq: s.LastEvent}, &cellPrinter{app: a, id: cell.ID})
+}
+
+// giveCell gives a cell to this folder's python session.
+func (a *app) giveCell(ctx context.Context, run wire.RunCell, python string, fresh bool) (s wire.Session, cell wire.Cell, err error) {
+	if s, err = a.pySession(ctx, python, fresh); err != nil {
+		return s, cell, err
+	}
+	id := ident.New(time.Now()).String()
+	err = a.keep(ctx, func() (err error) { cell, err = a.client.RunCell(ctx, s.ID, id, run); return err })
+	return s, cell, err
+}
+
+func sessionClosed(err error) bool {
+	var refusal *wire.Error
+	return errors.As(err, &refusal) && refusal.Code == wire.SessionClosed
 }
 
 // watchCell shows the cell that begins after a cursor, with its code, and follows it to its end.

@@ -224,12 +224,21 @@ func (a *app) keep(ctx context.Context, request func() error) error {
 	}
 }
 
-// follow follows a session from a cursor through the death of daemons, until fn ends it.
+// follow follows a session from a cursor through the death of daemons and new tokens, until fn ends it.
 func (a *app) follow(ctx context.Context, session string, from wire.Cursor, fn func(client.Frame) error) error {
 	return a.keep(ctx, func() error {
-		at, err := a.client.Follow(ctx, session, from, fn)
-		from = at
-		return err
+		for {
+			old, _ := a.home.ReadToken() // the client meets the same error
+			at, err := a.client.Follow(ctx, session, from, fn)
+			from = at
+			var refusal *wire.Error
+			if !errors.As(err, &refusal) || refusal.Code != wire.Unauthorized {
+				return err
+			}
+			if fresh, tokenErr := a.home.ReadToken(); tokenErr != nil || fresh == old {
+				return err
+			}
+		}
 	})
 }
 

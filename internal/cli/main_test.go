@@ -274,31 +274,9 @@ func TestOtherBuild(t *testing.T) {
 // I-16: a request that waits while the daemon is stopped ends with how to go on; no daemon is started.
 func TestWaitEndsWithTheDaemon(t *testing.T) {
 	s := newSoma(t)
-	h, err := config.HomeAt(s.home)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(h.Create(), h.EnsureToken()); err != nil {
-		t.Fatal(err)
-	}
-	l, err := config.ListenSocket(h.Socket())
-	if err != nil {
-		t.Fatal(err)
-	}
-	daemon := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set(wire.HeaderVersion, strconv.Itoa(wire.Version))
-		w.Header().Set(wire.HeaderBuild, Build())
-		if r.URL.Path == "/healthz" {
-			_ = json.NewEncoder(w).Encode(wire.Health{OK: true})
-			return
-		}
-		refusal := wire.Errorf(wire.Stopping, "the daemon is stopping").Do("start it again")
-		w.WriteHeader(refusal.Status)
-		_ = json.NewEncoder(w).Encode(refusal)
-	})}
-	served := make(chan error, 1)
-	go func() { served <- daemon.Serve(l) }()
-	defer func() { _ = daemon.Close(); <-served }()
+	stand(t, s.home, func(config.Home, http.ResponseWriter, *http.Request) any {
+		return wire.Errorf(wire.Stopping, "the daemon is stopping").Do("start it again")
+	})
 	code, out, errs := s.run(t, "wait", "7")
 	if code != exitNoDaemon || out != "" || errs != "soma: the daemon was stopped; soma wait 7 goes on\n" {
 		t.Errorf("code %d, out %q, errors %q", code, out, errs)

@@ -22,17 +22,19 @@ func TestProcessTable(t *testing.T) {
 	got := processTable([]wire.Process{
 		{PID: 1, Model: "script:tour", Workspace: "/srv/data", State: wire.State{State: wire.Running}, Steps: 3, Cells: 2, Tokens: 1200, Cost: &nothing, CreatedAt: ago(59 * time.Second)},
 		{PID: 12, Model: "big", Workspace: "/w\x1b[2J", State: wire.State{State: wire.Blocked, Reason: "waiting for input"}, Cost: &price, Estimated: true, CreatedAt: ago(3 * time.Hour)},
+		{PID: 13, Model: "big", Workspace: "/w", State: wire.State{State: wire.Blocked, Reason: "waiting for input", Detail: "the last turn failed: the key is not good for this"}, Steps: 1, CreatedAt: ago(3 * time.Hour)},
 		{PID: 103, Workspace: "/", State: wire.State{State: wire.Terminated, Reason: "killed"}, ExitCode: &killed, Tokens: 1_000_000, CreatedAt: ago(72 * time.Hour)},
 	}, noon)
-	const want = `PID  STATE       REASON             MODEL        STEPS  CELLS   TOKENS        COST  AGE  WORKSPACE
-  1  running     -                  script:tour      3      2     1200          $0  59s  /srv/data
- 12  blocked     waiting for input  big              0      0        0  ~$0.001500   3h  /w
-103  terminated  killed (137)       -                0      0  1000000     unknown   3d  /
+	const want = `PID  STATE       REASON                                                        MODEL        STEPS  CELLS   TOKENS        COST  AGE  WORKSPACE
+  1  running     -                                                             script:tour      3      2     1200          $0  59s  /srv/data
+ 12  blocked     waiting for input                                             big              0      0        0  ~$0.001500   3h  /w
+ 13  blocked     waiting for input: the last turn failed: the key is not goo…  big              1      0        0     unknown   3h  /w
+103  terminated  killed (137)                                                  -                0      0  1000000     unknown   3d  /
 `
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if long := brief(wire.Process{State: wire.State{Reason: strings.Repeat("x", 100)}}); len([]rune(long)) != 40 {
+	if long := brief(wire.Process{State: wire.State{Reason: strings.Repeat("x", 100)}}); len([]rune(long)) != 60 {
 		t.Errorf("reason %q", long)
 	}
 }

@@ -281,7 +281,7 @@ func (t *transcript) turnEnded(at time.Time, b wire.TurnEndedEvent) {
 	if !t.began.IsZero() {
 		seconds = fmt.Sprintf("%.1f", at.Sub(t.began).Seconds())
 	}
-	t.summary = fmt.Sprintf("steps %d, cells %d, tokens %d, cost %s, seconds %s", b.Steps, b.Cells, b.Tokens, cost(b.Cost), seconds)
+	t.summary = fmt.Sprintf("steps %d, cells %d, tokens %d, cost %s, seconds %s", b.Steps, b.Cells, b.Tokens, costAbout(b.Cost, b.Estimated), seconds)
 	t.move(b.State)
 	if b.Why != whyTerminated {
 		t.flushSummary()
@@ -333,6 +333,14 @@ func (t *transcript) finish() error {
 	t.flushSummary()
 	t.s.endLine()
 	return t.s.flush()
+}
+
+// costAbout is an amount that may come from estimated tokens.
+func costAbout(nano *int64, estimated bool) string {
+	if nano != nil && estimated {
+		return "~" + cost(nano)
+	}
+	return cost(nano)
 }
 
 // cost is an amount in nano-dollars as a person reads it.

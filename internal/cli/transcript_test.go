@@ -248,7 +248,7 @@ steps 2, cells 1, tokens 1234, cost unknown, seconds 4.0
 		},
 		{
 			"killed: the figures come last",
-			new(play).started(1, 1, "go").delta(1, 1, 0, "I was").ended("terminated", func(b *wire.TurnEndedEvent) { n := int64(12_345_678); b.Cost = &n }).
+			new(play).started(1, 1, "go").delta(1, 1, 0, "I was").ended("terminated", func(b *wire.TurnEndedEvent) { n := int64(12_345_678); b.Cost, b.Estimated = &n, true }).
 				exited(137, "killed"),
 			`> go
 
@@ -256,7 +256,7 @@ I was
 * the text above was cut off and is not part of the conversation
 * process 7 ended: killed (exit code 137)
 
-steps 2, cells 1, tokens 1234, cost $0.0123, seconds 0.5
+steps 2, cells 1, tokens 1234, cost ~$0.0123, seconds 0.5
 `,
 		},
 		{

@@ -162,7 +162,7 @@ func (w *work) cost(vendor, model string, u message.Usage, at time.Time) *int64 
 func (w *work) endTurn(e turn.EndTurn) {
 	u := w.s.Turn
 	w.event(wire.TurnEnded, wire.TurnEndedEvent{Why: string(e.Why), Words: e.Words, Steps: u.Steps, Cells: u.Cells, Tokens: u.Tokens,
-		Cost: u.Cost, State: w.tell()})
+		Cost: u.Cost, Estimated: u.Estimated, State: w.tell()})
 }
 
 // appendAnswer adds the answer to the branch and tells of it before anything that follows from it.

@@ -118,7 +118,7 @@ func TestLedger(t *testing.T) {
 				t.Errorf("cost %v, ledger %d", p.Cost, cost)
 			}
 			ends := bodies[wire.TurnEndedEvent](w, "s", wire.TurnEnded)
-			if ends[0].Tokens+ends[1].Tokens != tokens {
+			if ends[0].Tokens+ends[1].Tokens != tokens || !ends[0].Estimated {
 				t.Errorf("turns %+v", ends)
 			}
 			failed := bodies[wire.StepFailedEvent](w, "s", wire.StepFailed)
