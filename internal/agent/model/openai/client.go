@@ -104,7 +104,8 @@ func (c *Client) Stream(ctx context.Context, r model.Request) (model.Stream, err
 		return nil, s.reason(err)
 	}
 	s.body = resp.Body
-	s.sse = newReader(resp.Body, resp.Header.Get("Content-Type"))
+	s.kind = resp.Header.Get("Content-Type")
+	s.sse = newReader(resp.Body, s.kind)
 	return s, nil
 }
 

@@ -281,6 +281,19 @@ func TestCutStream(t *testing.T) {
 	}
 }
 
+// A page in place of an answer is named, and never shown.
+func TestPageInPlaceOfAnAnswer(t *testing.T) {
+	c := endpoint(t, 0, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, "<html>\n<p>Sign in</p>\n</html>\n")
+	})
+	_, _, err := run(t, c, ask())
+	var e *model.Error
+	if want := c.base + " answered with text/html; charset=utf-8 and no stream: is the base URL right?"; !errors.As(err, &e) || e.Words != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // K-35: what is lost after the finish reason costs only the usage, not the answer.
 func TestCutAfterFinish(t *testing.T) {
 	a, _, err := run(t, endpoint(t, 0, cut(plain[:strings.Index(plain, `data: {"choices":[],"usage"`)])), ask())

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"soma/internal/agent/model"
@@ -19,6 +20,7 @@ const lastWords = 5 * time.Second
 type stream struct {
 	client *Client
 	body   io.ReadCloser
+	kind   string // the content type of the body
 	sse    *reader
 	cancel context.CancelCauseFunc
 	cause  func() error
@@ -35,6 +37,7 @@ type stream struct {
 	usage  message.Usage
 	known  bool // the provider reported usage
 	ended  bool
+	seen   bool // a chunk
 }
 
 // Next implements model.Stream. The idle timer runs while Next waits and starts anew with each piece that counts, so that
@@ -113,14 +116,24 @@ func (s *stream) reason(err error) error {
 		return cause
 	case errors.Is(err, errTooLarge):
 		return &model.Error{Class: model.BadRequest, Words: err.Error()}
+	case errors.Is(err, io.EOF) && s.foreign():
+		return &model.Error{Class: model.Retryable, Words: fmt.Sprintf("%s answered with %s and no stream: is the base URL right?", s.client.base, s.client.clean(s.kind))}
 	case errors.Is(err, io.EOF):
 		return &model.Error{Class: model.Retryable, Words: "the stream ended before the answer was complete"}
 	}
 	return &model.Error{Class: model.Retryable, Words: "the stream broke off: " + s.client.clean(err.Error())}
 }
 
+// foreign reports whether the body was something else than an answer, such as a page.
+func (s *stream) foreign() bool {
+	kind, _, _ := strings.Cut(strings.ToLower(s.kind), ";")
+	kind = strings.TrimSpace(kind)
+	return kind != "" && kind != "text/event-stream" && kind != "application/json" && !s.seen
+}
+
 // add takes what a chunk holds and reports whether it counts as a sign of life.
 func (s *stream) add(c chunk) bool {
+	s.seen = true
 	counts := false
 	if u, ok := usage(c.Usage); ok {
 		s.usage, s.known = u, true
