@@ -96,7 +96,7 @@ func TestStopWithReadersThatDoNotRead(t *testing.T) { // I-16, I-22
 
 // A token that is not valid any more opens nothing, and what it has opened ends and says so: at the next heartbeat, and
 // before older events are read.
-func TestStreamsEndWithTheirToken(t *testing.T) { // I-51, I-22
+func TestStreamsEndWithTheirToken(t *testing.T) { // I-50, I-22
 	var revoked atomic.Bool
 	r := start(t, func(s *api.Server) {
 		s.SetHeartbeat(5 * time.Millisecond)

@@ -115,7 +115,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// I-15: who holds a home is told without a trace.
+// I-02: who holds a home is told without a trace.
 func TestHolder(t *testing.T) {
 	h, lock, _ := held(t)
 	if holder := h.Holder(); holder == nil || holder.PID != os.Getpid() {
