@@ -42,7 +42,7 @@ func TestPassivation(t *testing.T) {
 			t.Errorf("%d warm after a minute", s.Warm)
 		}
 		<-time.After(time.Minute)
-		if s := e.Stats(); s.Warm != 0 || runtime.NumGoroutine() != before {
+		if s := e.Stats(); s.Warm != 0 || runtime.NumGoroutine() > before { // those of earlier tests may end
 			t.Errorf("%d warm, %d goroutines of %d", s.Warm, runtime.NumGoroutine(), before)
 		}
 		deliver(t, e, fresh(t, id("299"), ""))

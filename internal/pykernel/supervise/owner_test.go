@@ -68,7 +68,8 @@ func TestNoHelperProcess(t *testing.T) {
 }
 
 // P-008: the ladder goes to the group that the kernel declared: SIGTERM first, and SIGKILL for what ignores it, the kernel's
-// children and a stopped process among them; a process of the same parent that is not of the group is spared.
+// children and a stopped process among them; a process of the same parent that is not of the group, nor carries the kernel's
+// mark, is spared.
 func TestSignalLadder(t *testing.T) {
 	t.Parallel()
 	h := pykerneltest.New(t, nil)
@@ -81,7 +82,7 @@ func TestSignalLadder(t *testing.T) {
 		shell("polite", "trap 'echo x > "+file("said")+"; exit' TERM; while :; do sleep 0.1; done")+
 		shell("deaf", "trap '' TERM; while :; do sleep 0.1; done")+
 		shell("stopped", "kill -STOP $$")+
-		shell("apart", "exec sleep 600")+
+		shell("apart", "exec env -i sleep 600")+
 		"while not all(os.path.exists(f) and os.path.getsize(f) for f in ('polite', 'deaf', 'stopped', 'apart')): pass")
 	h.Outcome(cell)
 	pids := map[string]int{}
