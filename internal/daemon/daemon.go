@@ -223,7 +223,7 @@ func (d *daemon) lost(err error) {
 		d.fatal = err
 	}
 	d.mu.Unlock()
-	d.stop(err)
+	d.stop(errors.New("the home was taken away")) // how is the last line of the log
 }
 
 // fail ends the daemon when the store cannot go on: the restart is the tested path.
