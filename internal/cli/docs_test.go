@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"soma/internal/cli/manual"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of docs/cli.md")
@@ -43,10 +45,10 @@ func TestGuide(t *testing.T) {
 
 func commandsText() string {
 	var b strings.Builder
-	for _, c := range documented(new(app).commands()) {
-		fmt.Fprintf(&b, "\n### %s\n\n```\n%s\n```\n\n%s\n", c.CommandPath(), strings.Join(synopses(c), "\n"), describe(c))
+	for _, c := range manual.Commands(new(app).commands()) {
+		fmt.Fprintf(&b, "\n### %s\n\n```\n%s\n```\n\n%s\n", c.CommandPath(), strings.Join(manual.Synopses(c), "\n"), manual.Text(c))
 		var flags strings.Builder
-		eachFlag(c, func(names, usage string) { fmt.Fprintf(&flags, "| `%s` | %s |\n", names, usage) })
+		manual.EachFlag(c, func(names, usage string) { fmt.Fprintf(&flags, "| `%s` | %s |\n", names, usage) })
 		if flags.Len() > 0 {
 			fmt.Fprintf(&b, "\n| flag | |\n|---|---|\n%s", flags.String())
 		}
@@ -69,7 +71,7 @@ func exitText() string {
 // I-11: exactly the commands that are there, and no promise of others.
 func TestCommands(t *testing.T) {
 	var names []string
-	for _, c := range documented(new(app).commands())[1:] {
+	for _, c := range manual.Commands(new(app).commands())[1:] {
 		names = append(names, c.Name())
 	}
 	const want = "attach completion config doctor interrupt kill logs man pause ps py resume run send serve status stop version wait"
@@ -86,7 +88,7 @@ func TestManPagesAndCompletion(t *testing.T) {
 		t.Fatalf("code %d, %q, %q", code, out, errs)
 	}
 	pages, err := os.ReadDir(dir)
-	if err != nil || len(pages) != len(documented(new(app).commands())) {
+	if err != nil || len(pages) != len(manual.Commands(new(app).commands())) {
 		t.Errorf("%d pages, %v", len(pages), err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "soma-run.1"))

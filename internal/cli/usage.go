@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"soma/internal/cli/manual"
 	"soma/wire"
 )
 
@@ -25,7 +26,7 @@ func misused(cmd *cobra.Command, err error) error {
 	switch {
 	case !cmd.HasParent():
 	case isArgsError(cmd, err):
-		return faultf(exitUsage, "write it as "+strings.Join(synopses(cmd), ", or "), "cannot understand the command line: wrong arguments")
+		return faultf(exitUsage, "write it as "+strings.Join(manual.Synopses(cmd), ", or "), "cannot understand the command line: wrong arguments")
 	default:
 		do = "see soma help " + cmd.Name()
 	}
@@ -62,7 +63,7 @@ func cmdHelp() *cobra.Command {
 		Args:  known,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				for _, c := range documented(cmd.Root())[1:] {
+				for _, c := range manual.Commands(cmd.Root())[1:] {
 					names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
 				}
 			}

@@ -42,10 +42,10 @@ func findInput(q querier, session, clientID string) (*inputRow, error) {
 	return found, err
 }
 
-// inputsOf returns the inputs that wait for a process, in order of admission.
-func inputsOf(q querier, pid ident.PID) ([]turn.InputAdmitted, error) {
+// inputsOf returns the inputs of a session that wait for a process, in order of admission.
+func inputsOf(q querier, session string, pid ident.PID) ([]turn.InputAdmitted, error) {
 	var all []turn.InputAdmitted
-	err := q.Query(`select client_id, mode from input where pid = ? and state = 'admitted' order by id`, []any{int64(pid)},
+	err := q.Query(`select client_id, mode from input where session = ? and pid = ? and state = 'admitted' order by id`, []any{session, int64(pid)},
 		func(scan func(...any) error) error {
 			var id, mode string
 			err := scan(&id, &mode)

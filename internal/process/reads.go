@@ -85,7 +85,7 @@ and s.id > ? order by s.id limit ?`,
 
 const processColumns = `p.pid, p.session, p.parent, p.agent, p.model, p.workspace, p.state, p.reason, p.detail, p.since, p.exit_code,
 p.steps, p.cells, p.tokens, p.cost, p.estimated, p.created_at, p.ended_at,
-(select count(*) from input i where i.pid = p.pid and i.state = 'admitted')`
+(select count(*) from input i where i.session = p.session and i.pid = p.pid and i.state = 'admitted')`
 
 func scanProcess(scan func(...any) error) (wire.Process, error) {
 	var p wire.Process

@@ -137,7 +137,7 @@ type insertLedger struct {
 func (*insertLedger) SQL() string {
 	return `insert into ledger (id, pid, session, kind, provider, model, step, attempt, outcome, input, cache_read, cache_write,
 output, reasoning, cost, estimated, started_at, ended_at)
-values (?, ?, ?, 'inference', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (id) do nothing`
+values (?, ?, ?, 'inference', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (pid, id) do nothing`
 }
 
 func (o *insertLedger) Args() []any {

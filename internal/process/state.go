@@ -181,7 +181,7 @@ func (w *work) load() (fresh bool, err error) {
 // takeStored takes the input for which the session spawned the process: what reaches the process first may be another one,
 // and it may have ended before the delivery that brings it.
 func (w *work) takeStored() error {
-	waiting, err := inputsOf(w.t, w.pid)
+	waiting, err := inputsOf(w.t, w.s.Session, w.pid)
 	for _, in := range waiting {
 		err = errors.Join(err, w.step(in))
 	}

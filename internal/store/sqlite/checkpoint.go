@@ -13,7 +13,7 @@ import (
 
 const (
 	// passivePages is how many pages commits write to the WAL before a passive checkpoint copies them to the database.
-	passivePages = 1024
+	passivePages = 4096
 	// walBytes is the size at which the writer itself lets the WAL begin anew: while commits go on a passive checkpoint never
 	// catches up wholly, and the file would grow for ever. The file keeps this size: a commit into blocks that exist is a
 	// quarter faster than one that makes the file longer.

@@ -153,7 +153,6 @@ create table input (
 	ended_at     integer,
 	primary key (session, client_id)
 ) strict, without rowid;
-create index input_pid on input (pid, state);
 
 -- owner: process
 create table process (
@@ -200,12 +199,11 @@ create table tool_call (
 	started_at  integer not null,
 	ended_at    integer
 ) strict, without rowid;
-create index tool_call_branch on tool_call (branch, step, position);
 
 -- owner: process
 create table ledger (
-	id          blob primary key,      -- the execution's id with its attempt
 	pid         integer not null,
+	id          blob not null,         -- the execution's id with its attempt
 	session     text not null,
 	kind        text not null,         -- inference
 	provider    text not null,
@@ -221,9 +219,9 @@ create table ledger (
 	cost        integer,               -- null: unknown
 	estimated   integer not null,
 	started_at  integer not null,
-	ended_at    integer not null
+	ended_at    integer not null,
+	primary key (pid, id)
 ) strict, without rowid;
-create index ledger_pid on ledger (pid, step, attempt);
 
 -- owner: process
 create table cell (
