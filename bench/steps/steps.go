@@ -1,5 +1,9 @@
 // Package steps measures agent steps: the dispatch turn and the answer turn of an inference, both committed, for 64
 // processes whose provider answers at once. It wires the real store, engine and process host.
+//
+// Each process works through one input in a loop of steps, as agents do: every answer but the last makes a call. The calls
+// name a tool that does not exist, so that each is refused, with its rows, in the answer's turn, and no python kernel is
+// measured.
 package steps
 
 import (
@@ -25,8 +29,8 @@ import (
 
 const (
 	processes = 64
-	// inputs wait in each process as follow-ups: each is one agent turn of one step.
-	inputs = 100
+	// each is the steps of one process.
+	each = 100
 )
 
 // Run returns the line agent_steps. dir must lie on a disk.
@@ -82,11 +86,11 @@ func Run(ctx context.Context, dir, fs string) (measure.Line, error) {
 	case <-ctx.Done():
 		return measure.Line{}, context.Cause(ctx)
 	}
-	n := processes * inputs
+	n := processes * each
 	return measure.Line{Name: "agent_steps", Value: float64(n) / time.Since(began).Seconds(), Unit: "1/s", N: n, FS: fs}, nil
 }
 
-// fill opens the sessions and queues their inputs; the first step of each process waits at the gate.
+// fill opens the sessions and gives each its input; the first step of each process waits at the gate.
 func fill(ctx context.Context, host *process.Host, dir string) error {
 	errs := make([]error, processes)
 	var wg sync.WaitGroup
@@ -96,11 +100,7 @@ func fill(ctx context.Context, host *process.Host, dir string) error {
 			if _, errs[p] = host.Open(ctx, session, wire.OpenSession{Workspace: dir, Model: "bench", Keep: true}); errs[p] != nil {
 				return
 			}
-			for i := range inputs {
-				if _, errs[p] = host.Admit(ctx, session, fmt.Sprint("i", i), wire.Input{Text: "go on", Mode: wire.After}); errs[p] != nil {
-					return
-				}
-			}
+			_, errs[p] = host.Admit(ctx, session, "in", wire.Input{Text: "work"})
 		})
 	}
 	wg.Wait()
@@ -119,7 +119,7 @@ type world struct {
 }
 
 func (w *world) answered() {
-	if w.steps.Add(1) == processes*inputs {
+	if w.steps.Add(1) == processes*each {
 		close(w.done)
 	}
 }
@@ -130,24 +130,30 @@ func (w *world) Find(context.Context, string) (process.Model, error) {
 }
 
 // Stream makes it a model.Provider.
-func (w *world) Stream(ctx context.Context, _ model.Request) (model.Stream, error) {
+func (w *world) Stream(ctx context.Context, r model.Request) (model.Stream, error) {
 	select {
 	case <-w.gate:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	return &stream{}, nil
+	return &stream{calls: len(r.Messages) < 2*each-1}, nil // the input, then an answer and a result for each step before
 }
 
-type stream struct{ n int }
+type stream struct {
+	calls bool
+	n     int
+}
 
-// Next answers with one token and the end.
+// Next answers with one token, perhaps a call, and the end.
 func (s *stream) Next(context.Context) (model.Event, error) {
 	s.n++
-	switch s.n {
-	case 1:
+	switch {
+	case s.n == 1:
 		return model.Event{Kind: model.Token, Text: "done"}, nil
-	case 2:
+	case s.n == 2 && s.calls:
+		return model.Event{Kind: model.ToolCall, Call: &message.Call{ID: "call", Tool: "none", Arguments: []byte("{}")}}, nil
+	case s.n <= 3:
+		s.n = 3
 		return model.Event{Kind: model.Done, End: &model.End{Usage: s.Usage(), Stop: model.StopEnd}}, nil
 	}
 	return model.Event{}, io.EOF
