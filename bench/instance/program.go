@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"soma/bench/measure"
+	"soma/client"
 	"soma/wire"
 )
 
@@ -143,9 +144,17 @@ func (i *instance) work(ctx context.Context, dir string) ([]string, error) {
 }
 
 // ended waits for the end of a session's cell and returns when its turn was.
-func (i *instance) ended(ctx context.Context, session string) (time.Time, error) {
-	_, ended, _, err := i.cellTimes(ctx, session, wire.Cursor{})
-	return ended, err
+func (i *instance) ended(ctx context.Context, session string) (at time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	_, err = i.client.Follow(ctx, session, wire.Cursor{}, func(f client.Frame) error {
+		if f.Event == nil || f.Event.Kind != wire.CellEnded {
+			return nil
+		}
+		at = f.Event.At
+		return client.ErrEnough
+	})
+	return at, err
 }
 
 // idleTicks is the CPU time that a daemon with an attached, idle python kernel uses.
