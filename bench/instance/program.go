@@ -60,11 +60,7 @@ func Daemon(ctx context.Context, dir, fs string) (lines []measure.Line, err erro
 		return nil, err
 	}
 	lines = append(lines, millis("ps_1000", ps, runs, fs))
-	// Each signal is a committed turn of its process that changes nothing more.
-	r, err := measure.Drive(5*time.Second, socketClients, func(c, n int) error {
-		_, err := i.client.Signal(ctx, pids[c], fmt.Sprint("bench-", n), wire.Pause)
-		return err
-	})
+	r, err := i.signals(ctx, pids)
 	if err != nil {
 		return nil, err
 	}

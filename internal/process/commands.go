@@ -239,24 +239,25 @@ func (h *Host) Signal(ctx context.Context, pid uint64, clientID string, s wire.S
 	default:
 		return wire.Process{}, wire.Errorf(wire.BadRequest, "a signal is interrupt, pause, resume or terminate, not %q", s.Signal)
 	}
-	p, err := h.Process(ctx, pid)
+	alive, err := processAlive(h.rows(ctx), ident.PID(pid))
 	if err != nil {
-		return p, err
+		return wire.Process{}, err
 	}
-	if p.EndedAt != nil {
-		if s.Signal == wire.Terminate {
-			return p, nil
+	if !alive {
+		p, err := h.Process(ctx, pid)
+		if err == nil && s.Signal != wire.Terminate {
+			err = wire.Errorf(wire.ProcessEnded, "process %d has ended", pid)
 		}
-		return p, wire.Errorf(wire.ProcessEnded, "process %d has ended", pid)
+		return p, err
 	}
 	id := ident.Named("signal", ident.PID(pid).String()+"/"+clientID)
 	d, err := signalType.New(processID(h.o.Owner, ident.PID(pid)), signal{Signal: s.Signal}, h.o.Now())
 	if err != nil {
-		return p, err
+		return wire.Process{}, err
 	}
 	d.ID, d.Correlation, d.Lane = id, id, neuron.Signal
 	if err := h.send(ctx, d); err != nil {
-		return p, err
+		return wire.Process{}, err
 	}
 	return h.Process(ctx, pid)
 }
