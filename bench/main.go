@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"time"
 
@@ -54,6 +55,9 @@ func main() {
 func run(ctx context.Context, base, only string) error {
 	pattern, err := regexp.Compile(only)
 	if err != nil {
+		return err
+	}
+	if base, err = filepath.Abs(base); err != nil {
 		return err
 	}
 	fs, err := measure.Disk(base)
