@@ -32,7 +32,7 @@ type instance struct {
 // python is the interpreter that the figures are about.
 const python = "/usr/bin/python3"
 
-// Build builds the program as `make build` does and returns its path.
+// build builds the program as `make build` does and returns its path.
 func build(ctx context.Context, dir string) (string, error) {
 	bin := filepath.Join(dir, "soma")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, "soma/cmd/soma")

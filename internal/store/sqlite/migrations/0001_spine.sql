@@ -191,7 +191,7 @@ create table tool_call (
 	call_id     text not null,
 	tool        text not null,
 	arguments   blob not null,
-	state       text not null,         -- pending, running, ended
+	state       text not null,         -- running, ended
 	status      text not null,
 	cell        text not null,
 	result      blob,                  -- the tool message, held until its turn in call order
