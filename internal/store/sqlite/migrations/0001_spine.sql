@@ -1,4 +1,5 @@
 -- Times are Unix microseconds, ids 16-byte blobs unless said otherwise, money nano-dollars, bodies JSON.
+-- Tables that grow in many places at once keep their rowid: the rows of a commit lie side by side, whatever their key.
 
 -- owner: store
 create table meta (
@@ -138,7 +139,7 @@ create table message (
 	attempt integer not null,
 	at      integer not null,
 	primary key (branch, seq)
-) strict, without rowid;
+) strict;
 
 -- owner: process
 create table input (
@@ -221,7 +222,7 @@ create table ledger (
 	started_at  integer not null,
 	ended_at    integer not null,
 	primary key (pid, id)
-) strict, without rowid;
+) strict;
 
 -- owner: process
 create table cell (
@@ -253,7 +254,7 @@ create table event (
 	body    blob not null,
 	at      integer not null,
 	primary key (session, seq)
-) strict, without rowid;
+) strict;
 
 -- owner: pykernel
 create table kernel (
