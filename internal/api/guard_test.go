@@ -235,9 +235,10 @@ func TestTokenOfThisHome(t *testing.T) { // I-50
 		}
 		homes[i] = h
 	}
+	checker := homes[0].TokenChecker()
 	r := start(t, func(s *api.Server) {
 		s.Authorize = func(presented string) api.Access {
-			if ok, err := homes[0].CheckToken(presented); err != nil || !ok {
+			if ok, err := checker.Check(presented); err != nil || !ok {
 				return api.Nobody
 			}
 			return api.Admin

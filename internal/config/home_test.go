@@ -377,7 +377,8 @@ func TestSocketDoesNotReplaceAFile(t *testing.T) {
 // I-50
 func TestTokenRotationWorksAtOnce(t *testing.T) {
 	h := newHome(t)
-	if ok, err := h.CheckToken(""); ok || !errors.Is(err, fs.ErrNotExist) {
+	c := h.TokenChecker()
+	if ok, err := c.Check(""); ok || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a token file: %v, %v", ok, err)
 	}
 	if err := h.EnsureToken(); err != nil {
@@ -396,7 +397,7 @@ func TestTokenRotationWorksAtOnce(t *testing.T) {
 	}
 	check := func(token string, want bool) {
 		t.Helper()
-		if ok, err := h.CheckToken(token); ok != want || err != nil {
+		if ok, err := c.Check(token); ok != want || err != nil {
 			t.Errorf("accepted %v, want %v (%v)", ok, want, err)
 		}
 	}
@@ -422,6 +423,7 @@ func TestTokenRotationWorksAtOnce(t *testing.T) {
 // I-50
 func TestBadTokenFilesAcceptNothing(t *testing.T) {
 	h := newHome(t)
+	checker := h.TokenChecker()
 	digits := strings.Repeat("ab", 32)
 	for name, c := range map[string]struct {
 		text string
@@ -437,7 +439,7 @@ func TestBadTokenFilesAcceptNothing(t *testing.T) {
 		if err := os.WriteFile(h.TokenFile(), []byte(c.text), c.mode); err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := h.CheckToken(c.text); ok || err == nil || strings.Contains(err.Error(), digits) {
+		if ok, err := checker.Check(c.text); ok || err == nil || strings.Contains(err.Error(), digits) {
 			t.Errorf("%s: accepted %v, %v", name, ok, err)
 		}
 		// The next daemon replaces what is no token, and leaves a real one to the person whose mistake its mode is.

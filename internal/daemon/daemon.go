@@ -55,6 +55,7 @@ type daemon struct {
 	sup    *supervise.Supervisor
 	models *models
 	events *events
+	token  *config.TokenChecker
 	// claimed is closed once the engine has its epoch, or has failed to get one.
 	claimed chan struct{}
 
@@ -68,7 +69,7 @@ type daemon struct {
 // Run serves a home until ctx ends or a client asks to stop; python kernels live on. Errors: *config.LockedError;
 // *config.HomeError, also for a store that cannot be opened (it wraps sqlite.SchemaError) or cannot go on.
 func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (err error) {
-	d := &daemon{home: home, config: cfg, o: o, began: time.Now(), claimed: make(chan struct{})}
+	d := &daemon{home: home, config: cfg, o: o, began: time.Now(), token: home.TokenChecker(), claimed: make(chan struct{})}
 	d.log = slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: cfg.LogLevel}))
 	if err := home.Create(); err != nil {
 		return err
@@ -236,7 +237,7 @@ func (d *daemon) fail(err error) {
 }
 
 func (d *daemon) authorize(token string) api.Access {
-	ok, err := d.home.CheckToken(token)
+	ok, err := d.token.Check(token)
 	if err != nil {
 		d.log.Error("cannot check the token", "error", err)
 	}
