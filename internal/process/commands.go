@@ -239,13 +239,12 @@ func (h *Host) Signal(ctx context.Context, pid uint64, clientID string, s wire.S
 	default:
 		return wire.Process{}, wire.Errorf(wire.BadRequest, "a signal is interrupt, pause, resume or terminate, not %q", s.Signal)
 	}
-	alive, err := processAlive(h.rows(ctx), ident.PID(pid))
+	p, err := h.look(ctx, pid)
 	if err != nil {
 		return wire.Process{}, err
 	}
-	if !alive {
-		p, err := h.Process(ctx, pid)
-		if err == nil && s.Signal != wire.Terminate {
+	if p.Ended() {
+		if s.Signal != wire.Terminate {
 			err = wire.Errorf(wire.ProcessEnded, "process %d has ended", pid)
 		}
 		return p, err
@@ -259,7 +258,7 @@ func (h *Host) Signal(ctx context.Context, pid uint64, clientID string, s wire.S
 	if err := h.send(ctx, d); err != nil {
 		return wire.Process{}, err
 	}
-	return h.Process(ctx, pid)
+	return h.look(ctx, pid)
 }
 
 // deliver sends under an id of its own: a repeat is told by the row that the first request left, and one that was refused is

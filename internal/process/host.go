@@ -70,6 +70,7 @@ type Host struct {
 	cells   liveCells
 	spools  spools
 	places  places
+	shown   shown
 
 	histories histories
 	texts     *recent[inputKey, string] // of inputs, as committed
@@ -158,12 +159,18 @@ func (h *Host) Committed(op neuron.Op) {
 		if len(op.text) <= maxTextSize {
 			h.texts.put(inputKey{op.session, op.clientID}, op.text)
 		}
+		h.shown.inputs(op.session)
+	case *moveInput:
+		h.shown.inputs(op.session)
+	case *endInput:
+		h.shown.inputs(op.session)
 	case *insertMessage:
 		h.histories.committed(op)
 	case *Update:
 		if !op.endedAt.IsZero() {
 			h.histories.forget(op.branch)
 		}
+		h.shown.changed(op.PID)
 		h.slots.update(op)
 	case *insertCell:
 		h.cells.put(op.id, op.session)

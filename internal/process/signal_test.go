@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +134,44 @@ func TestRepeatedSignal(t *testing.T) {
 	w.must(err)
 	if p.Reason != "waiting for input" {
 		t.Errorf("a repeated pause paused again: %+v", p.State)
+	}
+}
+
+// What a signal is answered with is what is committed, whatever has happened since the signal before it.
+// K-56
+func TestSignalShowsWhatIsCommitted(t *testing.T) {
+	w := newWorld(t, map[string]string{"m": moody})
+	pid := w.open("s", "m", true)
+	same := func(when, signal string) {
+		t.Helper()
+		for range 2 {
+			if p, now := w.signal(pid, signal), w.process(pid); !reflect.DeepEqual(p, now) {
+				t.Errorf("%s: answered %+v, committed %+v", when, p, now)
+			}
+		}
+	}
+	same("created", wire.Resume)
+	w.admit("s", "a", "x")
+	w.awaitState(pid, wire.Blocked, "waiting for input")
+	same("after an answer", wire.Resume)
+	same("paused", wire.Pause)
+	w.admit("s", "b", "y")
+	same("with an input that waits", wire.Pause)
+	if p := w.process(pid); p.Inputs != 1 {
+		t.Fatalf("%d inputs wait", p.Inputs)
+	}
+	w.admit("s", "c", "z")
+	same("with one more", wire.Pause)
+	same("ended", wire.Terminate)
+	if _, err := w.host.Signal(t.Context(), pid, "late", wire.Signal{Signal: wire.Pause}); code(err) != wire.ProcessEnded {
+		t.Errorf("a signal after the end: %v", err)
+	}
+	next := w.admit("s", "d", "again").PID
+	w.awaitState(next, wire.Blocked, "waiting for input")
+	pid = next
+	same("the session's next process", wire.Pause)
+	if _, err := w.host.Signal(t.Context(), 1<<40, "x", wire.Signal{Signal: wire.Pause}); code(err) != wire.NotFound {
+		t.Errorf("a signal to nobody: %v", err)
 	}
 }
 
