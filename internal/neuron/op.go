@@ -31,6 +31,6 @@ type Sequence struct {
 	// Last is a query for the last number given: one placeholder (the key), one column; no row means 0.
 	Last string
 	// Save is a statement with the placeholders (number, key); it runs once a group for each counter that moved, after
-	// the group's other writes.
+	// the group's other writes. It is empty where Last finds the number in the numbered rows, none of which ever goes.
 	Save string
 }

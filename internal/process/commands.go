@@ -154,7 +154,7 @@ func (h *Host) spare(ctx context.Context, session string) (ident.PID, error) {
 // admittance returns the session's last event and its live process, 0 for none.
 func (h *Host) admittance(ctx context.Context, session string) (lastEvent uint64, pid ident.PID, err error) {
 	found := false
-	err = h.rows(ctx).Query(`select s.last_event, coalesce((select max(pid) from process p where p.session = s.id and p.ended_at is null), 0)
+	err = h.rows(ctx).Query(`select `+newestEvent+`, coalesce((select max(pid) from process p where p.session = s.id and p.ended_at is null), 0)
 from session s where s.id = ?`, []any{session}, func(scan func(...any) error) error { found = true; return scan(&lastEvent, &pid) })
 	if err == nil && !found {
 		err = wire.Errorf(wire.NotFound, "there is no session %s", session)

@@ -36,7 +36,7 @@ func page(limit int) int {
 	return limit
 }
 
-const sessionColumns = `s.id, s.kind, s.workspace, s.model, s.agent, s.python, s.keep, s.state, s.last_event, s.created_at, s.closed_at,
+const sessionColumns = `s.id, s.kind, s.workspace, s.model, s.agent, s.python, s.keep, s.state, ` + newestEvent + `, s.created_at, s.closed_at,
 coalesce((select max(p.pid) from process p where p.session = s.id), 0)`
 
 func scanSession(scan func(...any) error) (wire.Session, bool, error) {
@@ -196,7 +196,7 @@ cost, estimated, started_at, ended_at from ledger where pid = ? and id > ? order
 func (h *Host) Events(ctx context.Context, session string, after uint64, limit int) (events []wire.Event, first, last uint64, err error) {
 	r := h.rows(ctx)
 	found := false
-	err = r.Query(`select last_event, coalesce((select min(seq) from event where session = s.id), last_event + 1) from session s where id = ?`,
+	err = r.Query(`select `+newestEvent+`, (select coalesce(min(seq), 1) from event where session = s.id) from session s where id = ?`,
 		[]any{session}, func(scan func(...any) error) error { found = true; return scan(&last, &first) })
 	if err == nil && !found {
 		err = wire.Errorf(wire.NotFound, "there is no session %s", session)

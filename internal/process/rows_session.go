@@ -19,8 +19,8 @@ type insertSession struct {
 }
 
 func (*insertSession) SQL() string {
-	return `insert into session (id, owner, place, kind, workspace, model, agent, python, keep, branch, state, last_event, created_at)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'open', 0, ?)`
+	return `insert into session (id, owner, place, kind, workspace, model, agent, python, keep, branch, state, created_at)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'open', ?)`
 }
 
 func (o *insertSession) Args() []any {
@@ -95,14 +95,16 @@ func (o *endInput) Args() []any { return []any{o.state, o.at.UnixMicro(), o.sess
 // EventSequence names the counter of a session's events; its key is the session id.
 const EventSequence = "event"
 
-// Sequences are the counters of this room's rows and of the python kernels' frames, for the engine of storage.
+// Sequences are the counters of this room's rows, for the engine of storage. Events stay, so that the rows tell the last.
 func Sequences() []neuron.Sequence {
 	return []neuron.Sequence{{
 		Name: EventSequence,
-		Last: `select last_event from session where id = ?`,
-		Save: `update session set last_event = ? where id = ?`,
+		Last: `select coalesce(max(seq), 0) from event where session = ?`,
 	}}
 }
+
+// newestEvent is the sequence of the newest event of session s, 0 for none.
+const newestEvent = `(select coalesce(max(seq), 0) from event where session = s.id)`
 
 // Event is the write of one event row, which the committer numbers. After the commit it is what followers see.
 type Event struct{ wire.Event }

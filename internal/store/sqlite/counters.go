@@ -30,7 +30,7 @@ type counters struct {
 func newCounters(classes []neuron.Sequence) (counters, error) {
 	c := counters{classes: map[string]neuron.Sequence{}, known: map[counterKey]uint64{}, group: map[counterKey]moved{}}
 	for _, s := range classes {
-		if _, ok := c.classes[s.Name]; ok || s.Name == "" || s.Last == "" || s.Save == "" {
+		if _, ok := c.classes[s.Name]; ok || s.Name == "" || s.Last == "" {
 			return c, fmt.Errorf("sequence %q is incomplete or given twice", s.Name)
 		}
 		c.classes[s.Name] = s
@@ -67,8 +67,11 @@ func (c *counters) next(ctx context.Context, w *writer, name, key string, record
 // save writes the counters that moved. The record that a failure is laid to is the last that used the counter.
 func (c *counters) save(ctx context.Context, w *writer) (record int, err error) {
 	for _, k := range c.order {
-		m := c.group[k]
-		n, err := w.exec(ctx, c.classes[k.name].Save, int64(m.last), k.key)
+		m, save := c.group[k], c.classes[k.name].Save
+		if save == "" {
+			continue
+		}
+		n, err := w.exec(ctx, save, int64(m.last), k.key)
 		if err != nil {
 			return m.record, err
 		}

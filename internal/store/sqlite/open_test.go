@@ -201,7 +201,7 @@ func TestOlder(t *testing.T) {
 
 func TestSequencesAreComplete(t *testing.T) {
 	whole := neuron.Sequence{Name: "n", Last: "select 1", Save: "select 1"}
-	for _, list := range [][]neuron.Sequence{{whole, whole}, {{Name: "n", Last: "x"}}, {{Last: "x", Save: "y"}}} {
+	for _, list := range [][]neuron.Sequence{{whole, whole}, {{Name: "n", Save: "x"}}, {{Last: "x", Save: "y"}}} {
 		if s, err := Open(t.Context(), dbPath(t), Options{Sequences: list}); err == nil {
 			_ = s.Close()
 			t.Errorf("%+v was accepted", list)

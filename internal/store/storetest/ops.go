@@ -26,6 +26,11 @@ func (o *addRow) Args() []any                { return []any{o.series, int64(o.n)
 func (o *addRow) Sequence() (string, string) { return "suite", o.series }
 func (o *addRow) SetNumber(n uint64)         { o.n = n }
 
+// countRow takes its number from the rows that are there: no other row holds the counter.
+type countRow struct{ addRow }
+
+func (o *countRow) Sequence() (string, string) { return "rows", o.series }
+
 var errGuard = errors.New("body is not what it was")
 
 // changeRows changes rows of a series with the body from, and must meet exactly one.

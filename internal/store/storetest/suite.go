@@ -30,6 +30,9 @@ func Sequences() []neuron.Sequence {
 		Name: "suite",
 		Last: "select last from suite_series where series = ?",
 		Save: "update suite_series set last = ? where series = ?",
+	}, {
+		Name: "rows",
+		Last: "select coalesce(max(n), 0) from suite_row where series = ?",
 	}}
 }
 

@@ -78,15 +78,16 @@ func testNumbersAfterReopen(t *testing.T, e Engine) {
 	s := e.Open(t, Sequences())
 	f := claim(t, s)
 	a := newActor("a", 1)
-	commit(t, s, f, a.ops(addSeries{"x"}, &addRow{series: "x", body: "1"}, &addRow{series: "x", body: "2"}))
+	commit(t, s, f, a.ops(addSeries{"x"}, &addRow{series: "x", body: "1"}, &addRow{series: "x", body: "2"},
+		&countRow{addRow{series: "y", body: "1"}}))
 	pos := a.ops()
 	commit(t, s, f, pos)
 	s = e.Reopen(t, s)
 	defer closeStore(t, s)
 	f = claim(t, s)
-	r := a.ops(&addRow{series: "x", body: "3"})
+	r := a.ops(&addRow{series: "x", body: "3"}, &countRow{addRow{series: "y", body: "2"}})
 	commit(t, s, f, r)
-	wantRows(t, s, "x1 1", "x2 2", "x3 3")
+	wantRows(t, s, "x1 1", "x2 2", "x3 3", "y1 1", "y2 2")
 	if r.Turn.Pos <= pos.Turn.Pos {
 		t.Errorf("position %d after %d", r.Turn.Pos, pos.Turn.Pos)
 	}

@@ -114,7 +114,6 @@ create table session (
 	keep       integer not null,       -- its processes wait for more when their inputs are worked through
 	branch     blob not null,          -- the default branch
 	state      text not null,          -- open, closed
-	last_event integer not null,
 	created_at integer not null,
 	closed_at  integer
 ) strict, without rowid;
