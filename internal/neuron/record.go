@@ -51,6 +51,10 @@ type TurnRow struct {
 type Entry struct {
 	Delivery
 	Settled Code `json:"settled,omitempty"`
+	// Attempts and Handled are set for an accepted delivery that was not settled at its first attempt: how many it took, and the
+	// time of the last.
+	Attempts int       `json:"attempts,omitempty"`
+	Handled  time.Time `json:"handled,omitzero"`
 	// Facts of the runtime's own (a delivery that ended) carry the target and code of that delivery.
 	Ended *EndedDelivery `json:"ended,omitempty"`
 }

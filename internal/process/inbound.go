@@ -107,7 +107,7 @@ func (w *work) takeCalls() error {
 	full := w.h.room(w.s.Kernel.ID)
 	events, rows := make([]turn.Call, len(calls)), make([]*insertToolCall, len(calls))
 	for i, c := range calls {
-		open := openCall{Position: i, CallID: c.ID, Row: w.t.NewID()}
+		open := openCall{Position: i, CallID: c.ID, Row: CallRow(w.t.Delivery().ID, i)}
 		row := &insertToolCall{id: open.Row, pid: w.pid, branch: w.s.Branch, step: w.took.Step, position: i, call: c,
 			state: "running", at: w.t.Now()}
 		err := cmp.Or(tools().Check(c), full)

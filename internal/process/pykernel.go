@@ -83,13 +83,20 @@ func (h *Host) room(kernel string) error {
 
 // startCell stages a cell in a python kernel: its row and its execute frame.
 func startCell(t *neuron.Turn, kernel string, at site, pid ident.PID, m runCell) error {
-	frame, err := pykernel.NewFrame(kernel, m.Cell, pykernel.Execute{Type: pykernel.FrameExecute, Cell: m.Cell, Code: m.Code, TimeoutMS: m.TimeoutMS}, t.Now())
+	frame, err := pykernel.NewFrame(kernel, m.Cell, pykernel.Execute{Type: pykernel.FrameExecute, Cell: m.Cell, Code: m.Code, TimeoutMS: m.TimeoutMS,
+		Cause: causeOf(t)}, t.Now())
 	if err != nil {
 		return err
 	}
 	t.Write(&insertCell{id: m.Cell, owner: t.Self().String(), session: at.session, branch: at.branch, pid: pid, kernel: kernel,
 		code: m.Code, timeoutMS: m.TimeoutMS, at: t.Now()}, frame)
 	return nil
+}
+
+// causeOf is what the turn's own delivery hands on to what the turn brings about outside of it.
+func causeOf(t *neuron.Turn) pykernel.Cause {
+	d := t.Delivery()
+	return pykernel.Cause{Correlation: d.Correlation, Causation: d.ID}
 }
 
 // interruptCell stages an interrupt frame; a python kernel that takes no more frames needs none.

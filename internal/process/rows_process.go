@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"soma/ident"
+	"soma/internal/pykernel"
 	"soma/message"
 )
 
@@ -31,6 +32,7 @@ type Update struct {
 	PID ident.PID
 	// WantSlot and DropSlot are for the scheduler.
 	WantSlot, DropSlot    bool
+	cause                 pykernel.Cause // of the dispatch that a wanted slot leads to
 	state, reason, detail string
 	since                 time.Time
 	exitCode              int

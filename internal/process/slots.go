@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"soma/internal/agent/turn"
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
+	"soma/internal/pykernel"
 )
 
 // Bounds of dispatching.
@@ -27,12 +29,13 @@ type slots struct {
 	kick  chan struct{} // capacity 1: the queue changed
 	tasks lifecycle.Tasks
 
-	mu    sync.Mutex
-	queue *schedule.RoundRobin
+	mu     sync.Mutex
+	queue  *schedule.RoundRobin
+	causes map[ident.PID]pykernel.Cause // of those that wait, where this daemon has seen the turn
 }
 
 func newSlots(h *Host) *slots {
-	return &slots{host: h, kick: make(chan struct{}, 1), queue: schedule.NewRoundRobin(h.o.MaxConcurrent)}
+	return &slots{host: h, kick: make(chan struct{}, 1), queue: schedule.NewRoundRobin(h.o.MaxConcurrent), causes: map[ident.PID]pykernel.Cause{}}
 }
 
 // start queues every process that is Ready, in pages, oldest first, and begins to give out slots.
@@ -69,6 +72,7 @@ func (s *slots) update(u *Update) {
 	}
 	if u.WantSlot {
 		s.queue.Ready(u.PID)
+		s.causes[u.PID] = u.cause
 	}
 	s.mu.Unlock()
 	select {
@@ -82,9 +86,13 @@ func (s *slots) run(ctx context.Context) error {
 	for {
 		s.mu.Lock()
 		d := s.queue.Next()
+		cause := s.causes[d.PID]
+		if d.Kind == schedule.Run {
+			delete(s.causes, d.PID)
+		}
 		s.mu.Unlock()
 		if d.Kind == schedule.Run {
-			err := s.tasks.Go(ctx, "dispatch", func(ctx context.Context) error { s.dispatch(ctx, d.PID); return nil })
+			err := s.tasks.Go(ctx, "dispatch", func(ctx context.Context) error { s.dispatch(ctx, d.PID, cause); return nil })
 			if err != nil {
 				return nil // stopping
 			}
@@ -99,9 +107,15 @@ func (s *slots) run(ctx context.Context) error {
 }
 
 // dispatch delivers until the neuron has taken it: a dispatch that comes too late gives its slot back by its own turn.
-func (s *slots) dispatch(ctx context.Context, pid ident.PID) {
+func (s *slots) dispatch(ctx context.Context, pid ident.PID, cause pykernel.Cause) {
 	h := s.host
 	d, err := dispatchType.New(processID(h.o.Owner, pid), dispatch{}, h.o.Now())
+	if cause == (pykernel.Cause{}) {
+		cause = s.lastTurn(ctx, d.Target)
+	}
+	if !cause.Correlation.IsZero() {
+		d.Correlation, d.Causation = cause.Correlation, cause.Causation
+	}
 	for attempt := 0; err == nil; attempt++ {
 		attemptCtx, cancel := context.WithTimeout(ctx, dispatchDeadline)
 		err = h.neurons.Deliver(attemptCtx, d)
@@ -127,4 +141,24 @@ func (s *slots) dispatch(ctx context.Context, pid ident.PID) {
 	}
 	h.o.Log.Error("cannot dispatch", "pid", pid, "error", err)
 	s.update(&Update{PID: pid, DropSlot: true})
+}
+
+// lastTurn returns the cause of a process that an earlier daemon has made Ready: its newest turn. It is evidence only, so that
+// a read that fails is no reason not to go on.
+func (s *slots) lastTurn(ctx context.Context, id neuron.ID) (c pykernel.Cause) {
+	err := s.host.o.Reader.Query(ctx, `select t.incoming from turn t join neuron n on n.key = t.neuron where n.id = ? order by t.seq desc limit 1`,
+		[]any{id.String()}, func(scan func(...any) error) error {
+			var b []byte
+			if err := scan(&b); err != nil {
+				return err
+			}
+			var e neuron.Entry
+			err := json.Unmarshal(b, &e)
+			c = pykernel.Cause{Correlation: e.Correlation, Causation: e.ID}
+			return err
+		})
+	if err != nil {
+		s.host.o.Log.Warn("cannot read what a process waits for a slot after", "neuron", id, "error", err)
+	}
+	return c
 }

@@ -48,6 +48,11 @@ type openCall struct {
 
 func (c *openCall) key() string { return strconv.Itoa(c.Position) }
 
+// CallRow is the id of the tool_call row of the call at a position of the answer that a delivery brought.
+func CallRow(answer ident.ID, position int) ident.ID {
+	return ident.Derive(answer, "call "+strconv.Itoa(position))
+}
+
 // cell is the id of the cell that the call became, "" for one that was refused.
 func (c *openCall) cell() string {
 	if c.Tool == "" {
@@ -197,6 +202,7 @@ func (w *work) finish(sums sums) error {
 	}
 	if changed || w.s.Sums != sums || w.update.WantSlot || w.update.DropSlot {
 		u := w.update
+		u.cause = causeOf(w.t)
 		u.PID, u.branch, u.sums, u.since = w.pid, w.s.Branch, w.s.Sums, time.UnixMilli(m.Since)
 		st := w.wireState()
 		u.state, u.reason, u.detail = st.State, st.Reason, st.Detail

@@ -43,6 +43,14 @@ type Execute struct {
 	Code string    `json:"code"`
 	// TimeoutMS is the deadline, at most one hour.
 	TimeoutMS int64 `json:"timeout_ms"`
+	Cause
+}
+
+// Cause says which delivery's turn started a cell, and which causal tree that belongs to. The outcome carries both on; to the
+// python kernel they mean nothing. The zero Cause means "none".
+type Cause struct {
+	Correlation ident.ID `json:"correlation,omitzero"`
+	Causation   ident.ID `json:"causation,omitzero"`
 }
 
 // Interrupt asks for a cell to be stopped.

@@ -306,6 +306,9 @@ func TestAttemptsCountBeforeTheyRun(t *testing.T) {
 	if tries != 5 {
 		t.Errorf("%d attempts", tries)
 	}
+	if in := page(t, e, id("sink"), neuron.In); len(in.Entries) != 1 || in.Entries[0].Attempts != 5 || in.Entries[0].Handled.IsZero() {
+		t.Errorf("the journal says %+v", in)
+	}
 }
 
 // N-11: an alarm fires after its time, over a restart too, and can be cancelled by a later turn.

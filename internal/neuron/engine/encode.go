@@ -50,6 +50,16 @@ func appendEntry(b []byte, e *neuron.Entry) ([]byte, error) {
 	if e.Settled != "" {
 		b = appendText(append(b, `,"settled":`...), string(e.Settled))
 	}
+	if e.Attempts != 0 {
+		b = strconv.AppendInt(append(b, `,"attempts":`...), int64(e.Attempts), 10)
+	}
+	if !e.Handled.IsZero() {
+		handled, err := e.Handled.MarshalText()
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(b, `,"handled":"`...), handled...), '"')
+	}
 	if e.Ended != nil {
 		ended, err := json.Marshal(e.Ended)
 		if err != nil {

@@ -211,6 +211,9 @@ func TestEntriesAreJSON(t *testing.T) {
 			if rapid.Bool().Draw(t, "payload") {
 				e.Payload, _ = json.Marshal(rapid.MapOf(rapid.String(), rapid.Int()).Draw(t, "body"))
 			}
+			if rapid.Bool().Draw(t, "retried") {
+				e.Attempts, e.Handled = rapid.Int().Draw(t, "attempts"), time.Unix(0, rapid.Int64().Draw(t, "handled")).UTC()
+			}
 			if rapid.Bool().Draw(t, "ended") {
 				e.Ended = &neuron.EndedDelivery{ID: ids.Draw(t, "ended"), Target: neurons.Draw(t, "of"), Code: "x"}
 			}

@@ -35,6 +35,9 @@ type staged struct {
 func (e *Engine) prepare(a *activation, j *job) (*staged, error) {
 	s := &staged{a: a, j: j, in: neuron.Entry{Delivery: j.d}, alias: a.alias, body: a.body}
 	rec := &neuron.Record{Place: a.place, Neuron: a.id, Key: a.key, New: a.unsaved}
+	if n := j.attempts(); n > 1 {
+		s.in.Attempts, s.in.Handled = n, e.now()
+	}
 	if c, ok := e.byReference(&s.in.Delivery); ok {
 		rec.Contents = append(rec.Contents, c)
 	}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"testing"
 
+	"soma/ident"
 	"soma/internal/pykernel"
 )
 
@@ -236,7 +237,7 @@ func TestConstantsAreTheProtocol(t *testing.T) {
 		t.Errorf("statuses %v, the protocol has %v", statuses, f.Statuses)
 	}
 	for name, value := range map[string]any{
-		"execute": pykernel.Execute{}, "interrupt": pykernel.Interrupt{}, "attach": Attach{}, "output": Output{},
+		"execute": pykernel.Execute{Cause: pykernel.Cause{Correlation: ident.ID{1}, Causation: ident.ID{1}}}, "interrupt": pykernel.Interrupt{}, "attach": Attach{}, "output": Output{},
 		"reply": pykernel.Reply{Value: json.RawMessage("1"), Error: &pykernel.CallError{}},
 	} {
 		b, err := json.Marshal(value)

@@ -46,7 +46,7 @@ UNITS = {
 }
 FRAMES = {
     "daemon": {
-        "execute": {"cell": "string", "code": "string", "timeout_ms": "int"},
+        "execute": {"cell": "string", "code": "string", "timeout_ms": "int", "correlation": "string?", "causation": "string?"},
         "reply": {"call": "string", "ok": "bool", "value": "json?", "error": "object?"},
         "interrupt": {"cell": "string"},
         "shutdown": {},

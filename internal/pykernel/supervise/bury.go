@@ -60,7 +60,7 @@ func (k *kernel) bury(ctx context.Context, reason string) {
 		for _, op := range pykernel.ClearKernel(k.id) {
 			ops = append(ops, op)
 		}
-		return k.deliver(ctx, ident.Derive(k.ident, "gone"), pykernel.GoneAlias, pykernel.Gone{Kernel: k.id, Reason: reason}, ops)
+		return k.deliver(ctx, ident.Derive(k.ident, "gone"), pykernel.Cause{}, pykernel.GoneAlias, pykernel.Gone{Kernel: k.id, Reason: reason}, ops)
 	})
 	if !ok {
 		return

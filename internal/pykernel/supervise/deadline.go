@@ -31,6 +31,7 @@ type cell struct {
 	seq     uint64 // of its execute frame
 	timeout time.Duration
 	at      time.Time // commit of its frame
+	cause   pykernel.Cause
 	// clock is when the daemon's own deadline began, zero before: the python kernel counts from the start of the cell's
 	// code, which the daemon does not see, but a cell that is the first of those open has started.
 	clock time.Time
@@ -61,6 +62,7 @@ type head struct {
 	Cell      string             `json:"cell"`
 	Call      string             `json:"call"`
 	TimeoutMS int64              `json:"timeout_ms"`
+	pykernel.Cause
 }
 
 // readHead reads what the daemon needs of one of its own frames.

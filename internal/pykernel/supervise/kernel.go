@@ -196,7 +196,7 @@ func (k *kernel) append(f *pykernel.AppendFrame, written bool) {
 	k.used = k.s.opt.Now()
 	switch head.Type {
 	case pykernel.FrameExecute:
-		k.cells = append(k.cells, &cell{id: head.Cell, seq: f.Seq, timeout: time.Duration(head.TimeoutMS) * time.Millisecond, at: f.At})
+		k.cells = append(k.cells, &cell{id: head.Cell, seq: f.Seq, timeout: time.Duration(head.TimeoutMS) * time.Millisecond, at: f.At, cause: head.Cause})
 		k.startClock()
 	case pykernel.FrameReply:
 		k.reply[f.Seq] = head.Call

@@ -50,14 +50,18 @@ func (k *kernel) persist(ctx context.Context, what string, fn func(context.Conte
 	}
 }
 
-// deliver brings a message to the owner with ops in one commit.
-func (k *kernel) deliver(ctx context.Context, id ident.ID, alias string, message any, ops []neuron.Op) error {
+// deliver brings a message to the owner with ops in one commit. Without a cause it begins a causal tree of its own.
+func (k *kernel) deliver(ctx context.Context, id ident.ID, cause pykernel.Cause, alias string, message any, ops []neuron.Op) error {
 	payload, err := json.Marshal(message)
 	if err != nil {
 		return err
 	}
+	if cause.Correlation.IsZero() {
+		cause.Correlation = id
+	}
 	return k.s.opt.Neurons.Accept(ctx, neuron.Delivery{
-		ID: id, Alias: alias, Payload: payload, Target: k.owner, Correlation: id, At: k.s.opt.Now(),
+		ID: id, Alias: alias, Payload: payload, Target: k.owner, Correlation: cause.Correlation, Causation: cause.Causation,
+		At: k.s.opt.Now(),
 	}, ops...)
 }
 
@@ -151,7 +155,7 @@ func (k *kernel) ended(ctx context.Context, c *cell, out pykernel.CellEnded, o p
 		if o.Size > 0 {
 			ops = append(ops, &pykernel.KeepOutput{ID: out.Content, Bytes: []byte(o.Head + o.Tail)})
 		}
-		err := k.deliver(ctx, ident.Derive(id, "done"), pykernel.CellEndedAlias, out, ops)
+		err := k.deliver(ctx, ident.Derive(id, "done"), c.cause, pykernel.CellEndedAlias, out, ops)
 		if err == nil {
 			forget()
 		}
