@@ -53,6 +53,13 @@ type Store interface {
 	Close() error
 }
 
+// Window is a Store that lists at once what Settled looks up one by one.
+type Window interface {
+	// SettledIDs calls each for the ids that the neuron of key has settled within the dedupe window, oldest first, as of one
+	// moment; ids from before the window may come first.
+	SettledIDs(ctx context.Context, key int64, each func(ident.ID)) error
+}
+
 // SelectContent reads the bytes of a content row by its id (16 bytes), through Query.
 const SelectContent = "select bytes from content where id = ?"
 

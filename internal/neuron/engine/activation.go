@@ -25,6 +25,8 @@ type activation struct {
 	alias    string
 	body     []byte
 	horizon  ident.ID // no id above it was ever settled here
+	asked    int      // ids at or below the horizon that came
+	seen     *seen    // all that were settled within the window, nil before they are read
 	signals  queue[*job]
 	mail     queue[*job]
 	prev     *activation

@@ -80,6 +80,7 @@ func (e *Engine) project(s *staged) {
 	if s.wrote {
 		a.alias, a.body = s.alias, s.body
 	}
+	a.seen.add(s.j.d.ID)
 	if later(s.j.d.ID, a.horizon) {
 		a.horizon = s.j.d.ID
 	}

@@ -160,6 +160,69 @@ func TestFreshIDsAreNotLookedUp(t *testing.T) {
 	}
 }
 
+// N-20: ids that sort among older ones, such as those that clients choose, are looked up a few times, then told by what the
+// neuron has read of its window; a repeat is known either way, from before a restart and after it.
+func TestNamedIDsAreSeldomLookedUp(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *base) {
+		handled := map[string]int{}
+		var mu sync.Mutex
+		k := neuron.NewKind("test")
+		neuron.Handle(k, noteType, func(_ *neuron.Turn, n note) error {
+			mu.Lock()
+			defer mu.Unlock()
+			handled[n.Text]++
+			return nil
+		})
+		named := func(from, to int) (all []neuron.Delivery) {
+			for i := from; i < to; i++ {
+				d := fresh(t, id("a"), fmt.Sprint(i))
+				d.ID = ident.Named("client", fmt.Sprint(i))
+				all = append(all, d)
+			}
+			return all
+		}
+		lookUps := func() (n int) {
+			if b.fake != nil {
+				_, n = b.fake.Reads()
+			}
+			return n
+		}
+		e := start(t, b, engine.Options{Kinds: []*neuron.Kind{k}})
+		for _, d := range named(0, 150) {
+			deliver(t, e, d)
+		}
+		if n := lookUps(); n > 15 {
+			t.Errorf("%d look-ups for 150 new ids", n)
+		}
+		for range 2 {
+			for _, d := range named(0, 150) {
+				deliver(t, e, d)
+			}
+			stop(t, e)
+			b.reopen(t)
+			e = start(t, b, engine.Options{Kinds: []*neuron.Kind{k}})
+			for _, d := range named(140, 150) { // the last of them know the window already
+				deliver(t, e, d)
+			}
+		}
+		before := lookUps()
+		for _, d := range named(150, 300) {
+			deliver(t, e, d)
+		}
+		if n := lookUps() - before; n > 15 {
+			t.Errorf("%d look-ups for 150 new ids after a restart", n)
+		}
+		for _, d := range named(0, 300) {
+			deliver(t, e, d)
+		}
+		for i := range 300 {
+			if n := handled[fmt.Sprint(i)]; n != 1 {
+				t.Errorf("%d was handled %d times", i, n)
+			}
+		}
+	})
+}
+
 // N-13: at every 64th turn the neuron's row is written, also over a restart; what it holds is what the turns made, which the
 // fake compares.
 func TestCheckpoints(t *testing.T) {

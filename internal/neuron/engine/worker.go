@@ -66,16 +66,14 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 		e.drop(a)
 		return
 	}
-	if !a.unsaved && e.maybeSeen(a, j.d.ID) {
-		settled, err := e.store.Settled(ctx, a.key, j.d.ID)
-		if err != nil {
-			e.failAttempt(a, j, fmt.Errorf("cannot look up delivery %s: %w", j.d.ID, err))
-			return
-		}
-		if settled {
-			e.duplicate(a, j)
-			return
-		}
+	settled, err := e.settled(ctx, a, j.d.ID)
+	if err != nil {
+		e.failAttempt(a, j, fmt.Errorf("cannot look up delivery %s: %w", j.d.ID, err))
+		return
+	}
+	if settled {
+		e.duplicate(a, j)
+		return
 	}
 	s, err := e.prepare(a, j)
 	if err != nil {

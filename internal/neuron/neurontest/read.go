@@ -45,6 +45,18 @@ func (s *Store) Settled(_ context.Context, key int64, id ident.ID) (bool, error)
 	return ok && k == key, nil
 }
 
+// SettledIDs lists all that the neuron ever settled.
+func (s *Store) SettledIDs(_ context.Context, key int64, each func(ident.ID)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.keys[key]; n != nil {
+		for _, id := range n.ids {
+			each(id)
+		}
+	}
+	return nil
+}
+
 // Entries returns a page of what the windows show.
 func (s *Store) Entries(_ context.Context, id neuron.ID, feed neuron.Feed, after uint64, limit int) (neuron.Page, error) {
 	s.mu.Lock()

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"soma/ident"
@@ -84,6 +85,17 @@ func testDedupeWindow(t *testing.T, e Engine) {
 		some = append(some, newest[i])
 	}
 	a.checkSettled(t, s, append(some, newest[0], newest[window-1]), true)
+	w, ok := s.(neuron.Window)
+	if !ok {
+		return
+	}
+	var listed []ident.ID
+	if err := w.SettledIDs(t.Context(), a.key, func(id ident.ID) { listed = append(listed, id) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(listed) < window || !slices.Equal(listed[len(listed)-window:], newest) {
+		t.Errorf("%d ids are listed, and the last are not those of the window", len(listed))
+	}
 }
 
 // testDuplicateInGroup: the repeat is named, nothing of the group is applied, and the rest goes through alone.
