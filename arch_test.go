@@ -36,6 +36,7 @@ var areas = map[string]int{
 	"internal/pypath": leaf, "internal/daemonlog": leaf,
 
 	"internal/neuron": core, "internal/agent": core, "session": core, "internal/pykernel": core, "client": core, "web": core,
+	"internal/telemetry": core,
 
 	"internal/api": service, "internal/store": service, "internal/binding": service, "internal/process": service,
 	"internal/pykernel/supervise": service, "internal/cron": service, "internal/flowrun": service,
