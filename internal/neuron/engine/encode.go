@@ -94,20 +94,6 @@ func encodeEntries(list []neuron.Entry) ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-func appendID(b []byte, id ident.ID) []byte {
-	if id.IsZero() {
-		return append(b, `""`...)
-	}
-	return append(append(append(b, '"'), id.String()...), '"')
-}
+func appendID(b []byte, id ident.ID) []byte { return neuron.AppendID(b, id) }
 
-// appendText appends a JSON string; what needs an escape is left to encoding/json.
-func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			quoted, _ := json.Marshal(s) // a string is never refused
-			return append(b, quoted...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
-}
+func appendText(b []byte, s string) []byte { return neuron.AppendText(b, s) }

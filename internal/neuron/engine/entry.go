@@ -51,6 +51,11 @@ func (e *Engine) Accept(ctx context.Context, d neuron.Delivery, ops ...neuron.Op
 	if err != nil {
 		return err
 	}
+	return e.take(ctx, d, ops)
+}
+
+// take is Accept for a delivery that is complete and whose payload is the engine's own.
+func (e *Engine) take(ctx context.Context, d neuron.Delivery, ops []neuron.Op) error {
 	if err := e.reserve(ctx, d.ID); err != nil {
 		return err
 	}

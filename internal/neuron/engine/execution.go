@@ -110,17 +110,13 @@ func (e *Engine) runAdapter(ctx context.Context, x neuron.Execution, recovered b
 
 // bring delivers an outcome until it is accepted or the engine stops.
 func (e *Engine) bring(ctx context.Context, x neuron.Execution, ended neuron.Ended) {
-	payload, err := json.Marshal(ended)
-	if err != nil {
-		e.log.Error("cannot encode an outcome", "execution", x.ID, "error", err)
-		return
-	}
+	payload := neuron.AppendEnded(make([]byte, 0, 128+len(ended.Payload)+len(ended.Error)), &ended)
 	d := neuron.Delivery{
 		ID: x.OutcomeID(), Alias: x.Then, Payload: payload, Caller: x.Neuron, Target: x.Neuron, Correlation: x.Correlation,
 		Causation: x.Causation, Depth: x.Depth, At: e.now(),
 	}
 	for n := 1; ; n++ {
-		err := e.Accept(ctx, d)
+		err := e.take(ctx, d, nil)
 		if err == nil || errors.Is(err, neuron.ErrStopped) || e.stops() {
 			return
 		}

@@ -66,13 +66,14 @@ type Store struct {
 	queries    statements
 	checkpoint *checkpointer
 
-	mu     sync.Mutex // guards what follows: the writing side
-	w      *writer
-	pos    int64 // last turn.pos
-	counts counters
-	past   past
-	failed error // set once: the store refuses every later commit
-	closed bool
+	mu      sync.Mutex // guards what follows: the writing side
+	w       *writer
+	pos     int64 // last turn.pos
+	counts  counters
+	past    past
+	scratch []byte // for bodies: a statement copies what it is given
+	failed  error  // set once: the store refuses every later commit
+	closed  bool
 }
 
 var _ neuron.Store = (*Store)(nil)

@@ -74,10 +74,11 @@ func (s *Store) write(ctx context.Context, index int, r *neuron.Record) error {
 	}
 	for i := range r.Started {
 		x := &r.Started[i]
-		body, err := json.Marshal(x)
+		body, err := neuron.AppendExecution(s.scratch[:0], x)
 		if err != nil {
 			return err
 		}
+		s.scratch = body
 		if _, err := w.exec(ctx, insertExecution, x.ID[:], int64(r.Place), x.Neuron.String(), x.Kind, int64(x.Attempt), x.Estimate,
 			body, micros(x.StartedAt)); err != nil {
 			return fmt.Errorf("cannot add execution %s: %w", x.ID, err)
