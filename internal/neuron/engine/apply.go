@@ -50,6 +50,7 @@ func (e *Engine) apply(ctx context.Context, group []*staged, recs []*neuron.Reco
 			e.answer(s.j, nil)
 		}
 	}
+	e.settledAttempts(group)
 }
 
 // tell calls the commit hook. What a hook that panics has not projected is not in memory, so the program must end; what is

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"soma/internal/neuron"
 )
@@ -128,7 +129,12 @@ func (e *Engine) try(ctx context.Context, group []*staged) error {
 	for i, s := range group {
 		recs[i] = s.rec
 	}
-	if err := e.store.Commit(ctx, e.fence, recs); err != nil {
+	began := time.Now()
+	err := e.store.Commit(ctx, e.fence, recs)
+	if e.observer != nil {
+		e.observer.Grouped(Group{Records: len(recs), Took: time.Since(began), Failed: err != nil})
+	}
+	if err != nil {
 		return err
 	}
 	e.apply(ctx, group, recs)

@@ -37,6 +37,8 @@ type Options struct {
 	// Fatal is called once, from a goroutine of the engine, when the store cannot go on (fenced, outcome unknown, input or
 	// output error) or Committed panicked: the program must end, and its next start recovers.
 	Fatal func(error)
+	// Observer is told what happens; nil: nobody is.
+	Observer Observer
 	// Inflight is the path of a small file with the ids of the deliveries whose handlers run. It survives a kill of the
 	// program, so that the next Start charges a crash to exactly these (N-45). Empty: no crash is charged.
 	Inflight string
@@ -56,6 +58,7 @@ type Engine struct {
 	log       *slog.Logger
 	committed func([]*neuron.Record)
 	fatal     func(error)
+	observer  Observer
 	inflight  *inflight
 	path      string
 	journals  *feed.Hub[journal, neuron.Entry]
@@ -102,7 +105,7 @@ const (
 func New(o Options) (*Engine, error) {
 	e := &Engine{
 		store: o.Store, kinds: map[string]*neuron.Kind{}, types: map[string]string{}, adapters: o.Adapters, node: o.Node,
-		limits: withDefaults(o.Limits), now: o.Now, log: o.Log, committed: o.Committed, fatal: o.Fatal, path: o.Inflight,
+		limits: withDefaults(o.Limits), now: o.Now, log: o.Log, committed: o.Committed, fatal: o.Fatal, observer: o.Observer, path: o.Inflight,
 		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1), ending: make(chan struct{}),
 		warm: map[neuron.ID]*activation{}, accepts: map[ident.ID]chan struct{}{}, execs: map[ident.ID]*ongoing{},
 	}

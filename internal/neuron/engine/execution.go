@@ -47,7 +47,9 @@ func (e *Engine) perform(ctx context.Context, x neuron.Execution, recovered bool
 	e.mu.Unlock()
 	err := e.runs.Go(ctx, "execution "+x.Kind, func(task context.Context) error {
 		defer cancel(nil)
+		began := time.Now()
 		ended := e.runAdapter(task, x, recovered)
+		e.ran(&x, ended.Status, recovered, began)
 		// Cancelling ends the run, not the way of its outcome. A stopping engine accepts none: the next start recovers.
 		e.bring(context.WithoutCancel(task), x, ended)
 		return nil
@@ -64,6 +66,7 @@ func (e *Engine) conclude(ctx context.Context, x neuron.Execution, ended neuron.
 	e.mu.Unlock()
 	// Go fails only when the engine stops; the next start concludes again.
 	_ = e.runs.Go(ctx, "outcome of "+x.Kind, func(task context.Context) error {
+		e.ran(&x, ended.Status, true, time.Now())
 		e.bring(context.WithoutCancel(task), x, ended)
 		return nil
 	})

@@ -15,6 +15,7 @@ func (e *Engine) duplicate(a *activation, j *job) {
 		e.delivered(j.item)
 	}
 	e.mu.Unlock()
+	e.attempted(j, AttemptDuplicate, nil, false)
 	if j.accept && len(j.ops) > 0 {
 		e.submit(&staged{rec: &neuron.Record{Place: a.place, Neuron: a.id, Ops: j.ops}, end: func(err error) { e.answer(j, err) }})
 		return
@@ -43,6 +44,11 @@ func (e *Engine) failAttempt(a *activation, j *job, err error) {
 	e.mu.Lock()
 	e.release(a)
 	e.mu.Unlock()
+	if j.item != nil || j.accept {
+		e.attempted(j, AttemptRetried, nil, false)
+	} else {
+		e.attempted(j, AttemptFailed, nil, false)
+	}
 	switch {
 	case j.item != nil:
 		e.log.Warn("delivery failed and will be retried", "neuron", j.d.Target, "alias", j.d.Alias, "delivery", j.d.ID, "error", err)
