@@ -30,7 +30,10 @@ type Delivery struct {
 	Content ident.ID `json:"content,omitzero"`
 	// Caller is the sending neuron, zero for one that enters from outside.
 	Caller ID `json:"caller,omitzero"`
+	// Target is zero in the entry of an emission only.
 	Target ID `json:"target"`
+	// Via is the connection that carries the delivery to the target, zero for one that comes straight.
+	Via ident.ID `json:"via,omitzero"`
 	// Correlation is the ID of the first delivery of the causal tree, Causation that of the delivery whose turn sent this.
 	Correlation ident.ID `json:"correlation,omitzero"`
 	Causation   ident.ID `json:"causation,omitzero"`

@@ -14,6 +14,7 @@ type Kind struct {
 	// Place gives the place of a neuron of this kind; nil means PlaceOf the id's text.
 	Place    func(ID) Place
 	handlers map[string]func(*Turn) error
+	rules    map[string]func(owner string, payload json.RawMessage) (key string, ok bool, err error)
 	problems []error
 }
 
@@ -54,4 +55,4 @@ func (k *Kind) PlaceOf(id ID) Place {
 }
 
 // Check returns the mistakes made while the kind was built.
-func (k *Kind) Check() []error { return k.problems }
+func (k *Kind) Check() []error { return append(k.unheard(), k.problems...) }

@@ -57,6 +57,8 @@ type Entry struct {
 	Handled  time.Time `json:"handled,omitzero"`
 	// Facts of the runtime's own (a delivery that ended) carry the target and code of that delivery.
 	Ended *EndedDelivery `json:"ended,omitempty"`
+	// Emitted is set for an emission; its deliveries are in the outbox only.
+	Emitted *Emission `json:"emitted,omitempty"`
 }
 
 // EndedDelivery is the fact that a sent delivery was refused or given up.

@@ -24,6 +24,7 @@ type Base struct {
 	Limits     Limits
 	Reader     Reader
 	PlaceOf    func(ID) Place
+	Receivers  ReceiversFunc
 }
 
 // Turn is what a handler works with: the delivery, the clock, its state, and the record it fills. It is valid until the
@@ -134,30 +135,41 @@ func After[T any](t *Turn, d time.Duration, typ Type[T], msg T) (ident.ID, error
 func (t *Turn) CancelAlarm(id ident.ID) { t.record.Delivered = append(t.record.Delivered, id) }
 
 func stage[T any](t *Turn, to ID, typ Type[T], msg T, opts []SendOption) (*OutboxRow, error) {
-	if err := to.Check(); err != nil {
-		return nil, Settle(err)
+	if err := CheckID(to); err != nil {
+		return nil, err
 	}
 	payload, err := typ.Encode(msg)
 	if err != nil {
 		return nil, Settle(err)
 	}
+	d, err := t.compose(typ.alias, payload, opts)
+	if err != nil {
+		return nil, err
+	}
+	d.Target = to
+	t.out = append(t.out, Entry{Delivery: d})
+	t.record.Outbox = append(t.record.Outbox, OutboxRow{Delivery: d, Place: t.base.PlaceOf(to), Due: t.base.Now})
+	return &t.record.Outbox[len(t.record.Outbox)-1], nil
+}
+
+// compose makes the next outgoing delivery of the turn, without a target. Errors are settled: a payload too large, a depth
+// past the limit.
+func (t *Turn) compose(alias string, payload json.RawMessage, opts []SendOption) (Delivery, error) {
 	if len(payload) > t.base.Limits.PayloadBytes {
-		return nil, Settle(fmt.Errorf("%w: %s is %d bytes, at most %d", ErrPayloadTooLarge, typ.alias, len(payload), t.base.Limits.PayloadBytes))
+		return Delivery{}, Settle(fmt.Errorf("%w: %s is %d bytes, at most %d", ErrPayloadTooLarge, alias, len(payload), t.base.Limits.PayloadBytes))
 	}
 	in := &t.base.Delivery
 	d := Delivery{
-		ID: t.NewID(), Alias: typ.alias, Payload: payload, Caller: in.Target, Target: to, Correlation: in.Correlation,
+		ID: t.NewID(), Alias: alias, Payload: payload, Caller: in.Target, Correlation: in.Correlation,
 		Causation: in.ID, Seq: t.base.OutSeq + uint64(len(t.out)) + 1, Depth: in.Depth + 1, At: t.base.Now,
 	}
 	for _, o := range opts {
 		o(&d)
 	}
 	if d.Depth > t.base.Limits.Depth {
-		return nil, SettleAs(TooDeep, fmt.Errorf("%d hops, at most %d", d.Depth, t.base.Limits.Depth))
+		return Delivery{}, SettleAs(TooDeep, fmt.Errorf("%d hops, at most %d", d.Depth, t.base.Limits.Depth))
 	}
-	t.out = append(t.out, Entry{Delivery: d})
-	t.record.Outbox = append(t.record.Outbox, OutboxRow{Delivery: d, Place: t.base.PlaceOf(to), Due: t.base.Now})
-	return &t.record.Outbox[len(t.record.Outbox)-1], nil
+	return d, nil
 }
 
 // State decodes the neuron's state; a neuron without one gets the zero S. Older aliases are upgraded by up, which may be

@@ -45,8 +45,10 @@ type job struct {
 	row  *neuron.OutboxRow
 	// giveUp settles the delivery without running its handler.
 	giveUp neuron.Code
-	began  time.Time
-	done   chan error // capacity 1; nil for an item
+	// carried is set once a connection has turned d into what the target gets.
+	carried bool
+	began   time.Time
+	done    chan error // capacity 1; nil for an item
 }
 
 // tally counts entries of one alias; a neuron knows few, so a list is smaller than a map and as fast.

@@ -24,6 +24,9 @@ func appendEntry(b []byte, e *neuron.Entry) ([]byte, error) {
 		b = appendText(append(b, `,"caller":`...), d.Caller.String())
 	}
 	b = appendText(append(b, `,"target":`...), d.Target.String())
+	if !d.Via.IsZero() {
+		b = appendID(append(b, `,"via":`...), d.Via)
+	}
 	if !d.Correlation.IsZero() {
 		b = appendID(append(b, `,"correlation":`...), d.Correlation)
 	}
@@ -66,6 +69,9 @@ func appendEntry(b []byte, e *neuron.Entry) ([]byte, error) {
 			return nil, err
 		}
 		b = append(append(b, `,"ended":`...), ended...)
+	}
+	if e.Emitted != nil {
+		b = append(strconv.AppendInt(append(b, `,"emitted":{"receivers":`...), int64(e.Emitted.Receivers), 10), '}')
 	}
 	return append(b, '}'), nil
 }

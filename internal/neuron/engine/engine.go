@@ -24,6 +24,8 @@ type Options struct {
 	Types []string
 	// Adapters perform executions, by Execution.Kind.
 	Adapters map[string]neuron.Adapter
+	// Relay knows the connections between neurons; nil: there are none.
+	Relay neuron.Relay
 	// Node is the name under which places are claimed; empty means "local".
 	Node string
 	// Limits; a zero field gets its default.
@@ -52,6 +54,8 @@ type Engine struct {
 	kinds     map[string]*neuron.Kind
 	types     map[string]string // alias to itself: one string for all rows
 	adapters  map[string]neuron.Adapter
+	heard     map[string][]*neuron.Kind // who hears an emission, by alias
+	relay     neuron.Relay
 	node      string
 	limits    neuron.Limits
 	now       func() time.Time
@@ -104,7 +108,7 @@ const (
 // New checks the wiring and returns an engine that does not run yet. All mistakes are joined in the error.
 func New(o Options) (*Engine, error) {
 	e := &Engine{
-		store: o.Store, kinds: map[string]*neuron.Kind{}, types: map[string]string{}, adapters: o.Adapters, node: o.Node,
+		store: o.Store, kinds: map[string]*neuron.Kind{}, types: map[string]string{}, adapters: o.Adapters, relay: o.Relay, node: o.Node,
 		limits: withDefaults(o.Limits), now: o.Now, log: o.Log, committed: o.Committed, fatal: o.Fatal, observer: o.Observer, path: o.Inflight,
 		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1), ending: make(chan struct{}),
 		warm: map[neuron.ID]*activation{}, accepts: map[ident.ID]chan struct{}{}, execs: map[ident.ID]*ongoing{},
@@ -132,8 +136,8 @@ func New(o Options) (*Engine, error) {
 		e.types[alias] = alias
 	}
 	for _, k := range o.Kinds {
-		if _, ok := e.kinds[k.Name]; ok || (neuron.ID{Owner: "o", Kind: k.Name, Key: "k"}).Check() != nil {
-			errs = append(errs, fmt.Errorf("kind %q is listed twice or no name", k.Name))
+		if _, ok := e.kinds[k.Name]; ok || k.Name == neuron.ClientKind || (neuron.ID{Owner: "o", Kind: k.Name, Key: "k"}).Check() != nil {
+			errs = append(errs, fmt.Errorf("kind %q is listed twice, reserved or no name", k.Name))
 		}
 		e.kinds[k.Name] = k
 		errs = append(errs, k.Check()...)
@@ -143,6 +147,7 @@ func New(o Options) (*Engine, error) {
 			}
 		}
 	}
+	e.heard = broadcasters(e.kinds)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("cannot wire the engine: %w", err)
 	}
@@ -161,6 +166,7 @@ func withDefaults(l neuron.Limits) neuron.Limits {
 	l.Horizon = or(l.Horizon, d.Horizon)
 	l.Crashes = or(l.Crashes, d.Crashes)
 	l.Depth = or(l.Depth, d.Depth)
+	l.Receivers = or(l.Receivers, d.Receivers)
 	l.BackoffMin = or(l.BackoffMin, d.BackoffMin)
 	l.BackoffMax = or(l.BackoffMax, d.BackoffMax)
 	l.GroupRecords = or(l.GroupRecords, d.GroupRecords)

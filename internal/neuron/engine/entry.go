@@ -82,13 +82,16 @@ func await(ctx context.Context, done <-chan error) error {
 // admit checks and completes a delivery from outside. The payload becomes the engine's own (N-04); one that is no JSON is
 // kept as a JSON string, so that rows can hold it and its handler refuses it.
 func (e *Engine) admit(d neuron.Delivery) (neuron.Delivery, error) {
-	if err := d.Target.Check(); err != nil {
-		return d, neuron.Settle(err)
+	if err := neuron.CheckID(d.Target); err != nil {
+		return d, err
 	}
 	if !d.Caller.IsZero() {
-		if err := d.Caller.Check(); err != nil {
-			return d, neuron.Settle(err)
+		if err := neuron.CheckID(d.Caller); err != nil {
+			return d, err
 		}
+	}
+	if !d.Via.IsZero() {
+		return d, neuron.Settle(errors.New("a delivery from outside names a connection"))
 	}
 	if d.ID.IsZero() {
 		return d, neuron.Settle(errors.New("a delivery has no id"))

@@ -63,11 +63,14 @@ func (e *Engine) failAttempt(a *activation, j *job, err error) {
 
 // recordFailed ends a record that failed alone.
 func (e *Engine) recordFailed(s *staged, err error) {
+	var refusal *neuron.Refusal
 	switch {
 	case s.end != nil:
 		s.end(err)
 	case errors.Is(err, neuron.ErrDuplicate):
 		e.duplicate(s.a, s.j)
+	case s.j.carried && errors.As(err, &refusal) && refusal.Code == neuron.MissingConnection:
+		e.uncarried(s, refusal)
 	case s.refusal == nil:
 		e.failAttempt(s.a, s.j, err)
 	case s.j.item != nil:

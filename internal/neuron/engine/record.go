@@ -34,6 +34,9 @@ type staged struct {
 // prepare builds what the record of any turn has: the accepted delivery, encoded before a handler sees it.
 func (e *Engine) prepare(a *activation, j *job) (*staged, error) {
 	s := &staged{a: a, j: j, in: neuron.Entry{Delivery: j.d}, alias: a.alias, body: a.body}
+	if j.withheld() {
+		s.in.Payload, s.in.Content = nil, ident.ID{}
+	}
 	rec := &neuron.Record{Place: a.place, Neuron: a.id, Key: a.key, New: a.unsaved}
 	if n := j.attempts(); n > 1 {
 		s.in.Attempts, s.in.Handled = n, e.now()
@@ -192,7 +195,11 @@ func (e *Engine) settle(a *activation, j *job, refusal *neuron.Refusal) {
 	s.refusal, s.in.Settled = refusal, refusal.Code
 	rec := s.rec
 	rec.Ops = j.ops
-	err = e.addEnd(rec, &s.in.Delivery, refusal, j.attempts())
+	ended := &s.in.Delivery
+	if !j.d.Via.IsZero() {
+		ended = &j.row.Delivery // who re-drives it asks the connection again
+	}
+	err = e.addEnd(rec, ended, refusal, j.attempts())
 	if err == nil {
 		rec.Turn.Incoming, err = encodeEntry(&s.in)
 	}

@@ -75,6 +75,16 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 		e.duplicate(a, j)
 		return
 	}
+	var refusal *neuron.Refusal
+	if !j.d.Via.IsZero() && j.giveUp == "" {
+		if err := e.carry(ctx, slot, j); errors.As(err, &refusal) {
+			e.settle(a, j, refusal)
+			return
+		} else if err != nil {
+			e.failAttempt(a, j, err)
+			return
+		}
+	}
 	s, err := e.prepare(a, j)
 	if err != nil {
 		e.failAttempt(a, j, err)
@@ -92,13 +102,12 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 	attempt, cancel := context.WithTimeout(ctx, e.limits.AttemptTime)
 	t := neuron.NewTurn(attempt, neuron.Base{
 		Delivery: j.d, Now: e.now(), StateAlias: a.alias, State: a.body, OutSeq: a.outSeq, Limits: e.limits, Reader: e.store,
-		PlaceOf: e.placeOf,
+		PlaceOf: e.placeOf, Receivers: e.receivers,
 	})
 	e.inflight.enter(slot, j.d.ID)
 	err = e.run(handler, t)
 	e.inflight.leave(slot)
 	cancel()
-	var refusal *neuron.Refusal
 	switch {
 	case errors.As(err, &refusal):
 		e.settle(a, j, refusal)
@@ -127,6 +136,9 @@ func (e *Engine) maybeSeen(a *activation, id ident.ID) bool {
 func (e *Engine) handler(d *neuron.Delivery) func(*neuron.Turn) error {
 	if d.Alias == endedAlias {
 		return func(*neuron.Turn) error { return nil } // complete writes the fact
+	}
+	if d.Target.Kind == neuron.ClientKind {
+		return neuron.Reemit
 	}
 	if k := e.kinds[d.Target.Kind]; k != nil {
 		return k.Handler(d.Alias)

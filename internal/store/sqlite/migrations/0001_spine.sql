@@ -101,6 +101,48 @@ create table content (
 	bytes blob not null
 ) strict;
 
+-- owner: neuron/graph
+create table connection (
+	id         blob not null,
+	owner      text not null,
+	source     text not null,          -- neuron ids are owner/kind/key
+	alias      text not null,
+	target     text not null,
+	transform  text not null,          -- JSON, '' for none
+	expires_at integer not null,       -- 0: never
+	carried    integer not null,       -- deliveries that it has brought to its target
+	created_at integer not null,
+	primary key (owner, id)
+) strict, without rowid;
+create index connection_source on connection (owner, source, alias);
+create index connection_expiry on connection (owner, expires_at);
+
+-- owner: neuron
+create table call (
+	id       blob primary key,         -- of the request; goes with the commit of the caller's end fact
+	cause    blob not null,            -- the delivery whose handler asks; zero from outside
+	caller   text not null,            -- empty from outside
+	target   text not null,
+	alias    text not null,            -- of contract and method
+	place    integer not null,         -- of who asks; from outside the target's
+	ask      blob not null,            -- the delivery that carries it now
+	part     integer not null,         -- of a stream, from 1: the one that was asked last
+	state    text not null,            -- asked, more, completed, failed, rejected, left
+	code     text not null,
+	deadline integer not null,
+	request  blob not null,
+	reply    blob,
+	after    blob                      -- where the stream goes on, as its target wrote it
+) strict, without rowid;
+
+-- owner: neuron
+create table call_part (
+	call  blob not null,
+	part  integer not null,
+	reply blob not null,
+	primary key (call, part)
+) strict, without rowid;
+
 -- owner: process
 create table session (
 	id         text primary key,       -- chosen by the client
