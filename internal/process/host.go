@@ -53,6 +53,10 @@ type Options struct {
 	Spool string
 	// Live shows something that is not truth to whoever follows the session now; it must not block. kind and body are of wire.
 	Live func(session, kind string, body any)
+	// Billed and CellEnded are told of each committed ledger row and of each cell that has ended, in commit order, for diagnosis;
+	// they must not block. nil: nobody is told.
+	Billed    func(Bill)
+	CellEnded func(CellEnd)
 	// Facts reach script models, such as the daemon's pid.
 	Facts map[string]string
 	Now   func() time.Time
@@ -176,7 +180,9 @@ func (h *Host) Committed(op neuron.Op) {
 		h.cells.put(op.id, op.session)
 	case *endCell:
 		h.cells.drop(op.ended.Cell)
+		h.cellEnded(op)
 	case *insertLedger:
 		h.spools.release(op.id)
+		h.billed(op)
 	}
 }

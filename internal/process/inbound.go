@@ -147,7 +147,7 @@ func (w *work) ledger(m neuron.Ended, outcome string) {
 	a := w.reply
 	cost := w.cost(a.Vendor, a.Model, a.Usage, a.StartedAt)
 	w.t.Write(&insertLedger{id: m.ID.WithAttempt(uint16(m.Attempt)), pid: w.pid, session: w.s.Session, provider: a.Vendor, model: a.Model,
-		step: a.Step, attempt: m.Attempt, outcome: outcome, usage: a.Usage, cost: cost, startedAt: a.StartedAt, at: a.EndedAt})
+		step: a.Step, attempt: m.Attempt, outcome: outcome, usage: a.Usage, cost: cost, startedAt: a.StartedAt, at: a.EndedAt, cause: handedOn(w.t)})
 	w.s.Sums.spend(a.Usage, cost)
 	w.s.Turn.spend(a.Usage, cost)
 	w.took.Cost = cost
@@ -161,7 +161,7 @@ func (h *Host) processCellEnded(t *neuron.Turn, m pykernel.CellEnded) error {
 			return err
 		}
 		w.s.Kernel.note(&m)
-		t.Write(&endCell{ended: m, at: t.Now()})
+		t.Write(&endCell{ended: m, at: t.Now(), cause: handedOn(t)})
 		for _, open := range w.s.Calls {
 			if open.cell() == m.Cell {
 				return w.toolDone(open, m)

@@ -29,6 +29,7 @@ func (o *insertCell) Args() []any {
 type endCell struct {
 	ended pykernel.CellEnded
 	at    time.Time
+	cause pykernel.Cause // of the cell
 }
 
 // cellBody is the JSON of a cell row's body: the outcome without its output.

@@ -134,6 +134,7 @@ type insertLedger struct {
 	usage           message.Usage
 	cost            *int64
 	startedAt, at   time.Time
+	cause           pykernel.Cause // of the inference
 }
 
 func (*insertLedger) SQL() string {

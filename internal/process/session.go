@@ -238,7 +238,7 @@ func (h *Host) sessionCellEnded(t *neuron.Turn, m pykernel.CellEnded) error {
 		return err
 	}
 	s.Kernel.note(&m)
-	t.Write(&endCell{ended: m, at: t.Now()})
+	t.Write(&endCell{ended: m, at: t.Now(), cause: handedOn(t)})
 	ended := t.Now()
 	c.State, c.Status, c.Value, c.Error, c.Note = "ended", string(m.Status), m.Value, fault(m.Error), m.Note
 	c.OutputSize, c.DurationMS, c.EndedAt = m.Output.Size, m.DurationMS, &ended
