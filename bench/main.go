@@ -43,7 +43,15 @@ func one(run func(ctx context.Context, dir, fs string) (measure.Line, error)) fu
 func main() {
 	dir := flag.String("dir", ".", "folder in which the databases are made, and deleted again")
 	only := flag.String("only", ".", "pattern of the figures to measure")
+	bare := flag.String("bare", "", "be the bare server of turns_socket_64 at this socket; the bench runs itself so")
 	flag.Parse()
+	if *bare != "" {
+		if err := instance.ServeBare(*bare); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), whole)
 	defer cancel()
 	if err := run(ctx, *dir, *only); err != nil {

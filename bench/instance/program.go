@@ -60,11 +60,11 @@ func Daemon(ctx context.Context, dir, fs string) (lines []measure.Line, err erro
 		return nil, err
 	}
 	lines = append(lines, millis("ps_1000", ps, runs, fs))
-	r, err := i.signals(ctx, pids)
+	socket, err := i.signals(ctx, pids, fs)
 	if err != nil {
 		return nil, err
 	}
-	lines = append(lines, measure.Line{Name: "turns_socket_64", Value: r.PerSecond, Unit: "1/s", N: r.N, FS: fs})
+	lines = append(lines, socket)
 	first, err := i.recover(ctx, dir)
 	return append(lines, millis("recover_first_step", first, 1, fs)), err
 }
