@@ -109,9 +109,16 @@ func (c *Client) Models(ctx context.Context) ([]wire.Model, error) {
 
 // OpenAPI returns the daemon's description of its API, in YAML.
 func (c *Client) OpenAPI(ctx context.Context) ([]byte, error) {
+	return c.text(ctx, "/v1/openapi.yaml")
+}
+
+// Metrics returns what the daemon counts, in the Prometheus text format.
+func (c *Client) Metrics(ctx context.Context) ([]byte, error) { return c.text(ctx, "/metrics") }
+
+func (c *Client) text(ctx context.Context, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	resp, err := c.send(ctx, http.MethodGet, "/v1/openapi.yaml", nil, nil)
+	resp, err := c.send(ctx, http.MethodGet, path, nil, nil)
 	if err != nil {
 		return nil, err
 	}

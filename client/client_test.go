@@ -96,6 +96,7 @@ func TestRequests(t *testing.T) { // I-24
 		"GET /healthz":                          func() error { return c.Health(ctx) },
 		"GET /v1/status":                        func() error { _, err := c.Status(ctx); return err },
 		"GET /v1/models":                        func() error { _, err := c.Models(ctx); return err },
+		"GET /metrics":                          func() error { _, err := c.Metrics(ctx); return err },
 		"GET /v1/openapi.yaml":                  func() error { _, err := c.OpenAPI(ctx); return err },
 		`POST /v1/daemon/stop {"kernels":true}`: func() error { _, err := c.Stop(ctx, wire.Stop{Kernels: true}); return err },
 		`PUT /v1/sessions/s {"workspace":"/w"}`: func() error {

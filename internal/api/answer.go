@@ -16,16 +16,19 @@ import (
 // answerWriter remembers whether an answer has begun.
 type answerWriter struct {
 	http.ResponseWriter
-	begun bool
+	begun  bool
+	status int
 }
 
 func (w *answerWriter) WriteHeader(status int) {
-	w.begun = true
+	w.begun, w.status = true, status
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *answerWriter) Write(p []byte) (int, error) {
-	w.begun = true
+	if !w.begun {
+		w.begun, w.status = true, http.StatusOK
+	}
 	return w.ResponseWriter.Write(p)
 }
 

@@ -81,6 +81,10 @@ type Options struct {
 	// Authorize returns what the bearer of a token may do, Nobody if the token is not valid. It is called for each request
 	// and at each heartbeat of a stream, compares in constant time, and reads the token anew.
 	Authorize func(token string) Access
+	// Metrics returns what GET /metrics shows, with its content type; nil: nothing is counted.
+	Metrics func() (kind string, text []byte, err error)
+	// Observe is told of each request that was answered; it must not block. nil: nobody is told.
+	Observe func(Answered)
 	// Build goes into every answer.
 	Build string
 	// Log gets failures of the daemon's own, never a token, query or body.

@@ -17,6 +17,7 @@ import (
 func (s *Server) handler(d door) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		w := &answerWriter{ResponseWriter: out}
+		defer s.observe(w, &r, time.Now())
 		defer s.rescue(w, &r)
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")

@@ -87,6 +87,7 @@ func TestSamplesAreAsDescribed(t *testing.T) { // I-20
 	sample("GET", "/v1/models", "/v1/models", "", "")
 	sample("GET", "/v1/sessions", "/v1/sessions", "", "") // empty
 	sample("GET", "/v1/processes", "/v1/processes", "", "")
+	sample("GET", "/metrics", "/metrics", "", "")
 	if text := sample("GET", "/v1/openapi.yaml", "/v1/openapi.yaml", "", ""); text != string(api.OpenAPI()) {
 		t.Error("the description served is not the embedded one")
 	}

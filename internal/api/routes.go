@@ -53,6 +53,7 @@ func routes() []route {
 	}
 	table := []route{
 		answer(get, "/healthz", Open, 0, health),
+		answer(get, "/metrics", Read, 0, metrics),
 		answer(get, "/v1/openapi.yaml", Read, 0, openAPI),
 		answer(get, "/v1/status", Read, 0, status),
 		answer(get, "/v1/models", Read, 0, models),
