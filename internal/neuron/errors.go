@@ -9,6 +9,9 @@ import (
 var (
 	// ErrFenced: this daemon no longer owns the place; nothing was committed.
 	ErrFenced = errors.New("fenced: another owner holds the place")
+	// ErrNotOwner: another node holds the place of the target, or none does; nothing was run or written. The error is a
+	// *NotOwnerError.
+	ErrNotOwner = errors.New("the place is not held here")
 	// ErrOutcomeUnknown: the commit may or may not have happened; memory must be rebuilt from rows.
 	ErrOutcomeUnknown = errors.New("commit outcome unknown")
 	// ErrStoreFailed: the store met an I/O error, a full disk or a damaged file, and refuses every later commit. The daemon
@@ -16,6 +19,8 @@ var (
 	ErrStoreFailed = errors.New("store failed")
 	// ErrDuplicate: the delivery id is already settled; nothing was run or written.
 	ErrDuplicate = errors.New("duplicate delivery")
+	// ErrNoDeadLetter: there is no dead letter of that id, or another one has just re-driven or discarded it.
+	ErrNoDeadLetter = errors.New("no such dead letter")
 	// ErrStopped: the engine is stopping and takes nothing more.
 	ErrStopped = errors.New("engine stopped")
 	// ErrBusy: too many deliveries wait for this neuron.
@@ -23,6 +28,14 @@ var (
 	// ErrPayloadTooLarge: a message above Limits.PayloadBytes was sent.
 	ErrPayloadTooLarge = errors.New("payload too large")
 )
+
+// NotOwnerError says which place is not held; it is an ErrNotOwner.
+type NotOwnerError struct{ Place Place }
+
+func (e *NotOwnerError) Error() string { return fmt.Sprintf("place %d is not held here", e.Place) }
+
+// Is reports whether target is ErrNotOwner.
+func (e *NotOwnerError) Is(target error) bool { return target == ErrNotOwner }
 
 // Code is the stable reason class of a settled refusal.
 type Code string

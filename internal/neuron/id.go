@@ -3,7 +3,6 @@ package neuron
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"strings"
 )
 
@@ -68,18 +67,4 @@ func (id *ID) UnmarshalText(b []byte) error {
 	}
 	*id = v
 	return nil
-}
-
-// Places is the number of places over which neurons are spread: the unit of ownership between daemons.
-const Places = 256
-
-// Place is one of the Places.
-type Place uint8
-
-// PlaceOf returns the place of a text by FNV-1a, the same in every build.
-func PlaceOf(key string) Place {
-	h := fnv.New32a()
-	h.Write([]byte(key))
-	sum := h.Sum32()
-	return Place(sum ^ sum>>8 ^ sum>>16 ^ sum>>24)
 }

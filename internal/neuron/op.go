@@ -1,5 +1,10 @@
 package neuron
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Op is one typed write of a turn, a value that the committer hands to the store. Ops are declared by the room that owns
 // the table. One Op value belongs to one record and is not reused.
 type Op interface {
@@ -13,6 +18,36 @@ type Op interface {
 type Guarded interface {
 	Op
 	Guard() error
+}
+
+// Shared is an Op, Guarded or not, on a row that neurons of other places change as well, at the same time, from other nodes. A store
+// runs the shared ops of a group first, right after it has checked the fence, in order of LockKey: so two nodes never wait
+// for each other. They see nothing of what their group writes otherwise, and they carry no number.
+type Shared interface {
+	Op
+	// LockKey names the row over all tables, such as "budget/<id>".
+	LockKey() string
+}
+
+// SharedOp is a shared op and the index of its record.
+type SharedOp struct {
+	Record int
+	Op     Shared
+	key    string
+}
+
+// SharedOps returns the shared ops of a group in the order in which a store runs them.
+func SharedOps(group []*Record) []SharedOp {
+	var all []SharedOp
+	for i, r := range group {
+		for _, op := range r.Ops {
+			if s, ok := op.(Shared); ok {
+				all = append(all, SharedOp{i, s, s.LockKey()})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b SharedOp) int { return cmp.Compare(a.key, b.key) })
+	return all
 }
 
 // Numbered is an Op that carries the next number of a sequence. The committer gives the number when the record enters a

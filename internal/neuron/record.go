@@ -23,7 +23,7 @@ type Record struct {
 	Retried   []OutboxRow
 	Delivered []ident.ID
 	Dead      []DeadLetter
-	// Undead dead letters are deleted (re-driven or discarded).
+	// Undead dead letters are deleted (re-driven or discarded); the record fails with ErrNoDeadLetter where one is not there.
 	Undead []ident.ID
 	// Started executions are inserted (an existing row of the same ID is replaced by the new attempt); Ended ones deleted.
 	Started []Execution

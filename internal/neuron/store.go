@@ -16,18 +16,15 @@ const (
 	Out Feed = 1
 )
 
-// Fence is the right to commit: the epoch under which a node holds its places.
-type Fence struct {
-	Node  string
-	Epoch uint64
-}
-
 // Store is the seam that every engine of storage fills and that the suite store/storetest checks. All methods but Close
 // are safe for concurrent use; Commit is called by one goroutine.
 type Store interface {
-	// Claim makes node the holder of all places that it may have, under a new epoch greater than every earlier one.
+	// Claim begins a new life of node under an epoch greater than every earlier one, and fences its earlier lives. On an
+	// engine for one node the fence holds all places, whoever held them; on one for several it holds none yet.
 	Claim(ctx context.Context, node string) (Fence, error)
-	// Commit applies the group in order in one durable transaction and gives TurnRow.Pos and the numbers of Numbered ops.
+	// Commit applies the group in order in one durable transaction and gives the numbers of Numbered ops, on an engine for
+	// one node TurnRow.Pos too. Shared ops run before all else. The place of every record must be held under the epoch of
+	// fence.Places.
 	// On any error nothing of the group is applied. Errors: *RecordError (one record cannot be applied: guard, duplicate),
 	// ErrFenced, ErrOutcomeUnknown (may have been applied after all), ErrStoreFailed (ends the daemon). ctx is heeded before
 	// the transaction begins only. A duplicate is noticed among turn rows, which go before the dedupe window ends: Settled,
@@ -35,17 +32,20 @@ type Store interface {
 	Commit(ctx context.Context, fence Fence, group []*Record) error
 	// Neuron reads what an activation needs. A neuron that has no row yet comes back with Key 0.
 	Neuron(ctx context.Context, id ID) (NeuronRow, error)
-	// LastKey returns the highest neuron key in use.
-	LastKey(ctx context.Context) (int64, error)
+	// ReserveKeys returns neuron keys, first to last, that no other life of a node gets and no row has: on an engine for one
+	// node all that are left.
+	ReserveKeys(ctx context.Context) (first, last int64, err error)
 	// Settled reports whether the neuron of key has settled the delivery within the dedupe window.
 	Settled(ctx context.Context, key int64, id ident.ID) (bool, error)
 	// Entries reads up to limit entries of a feed after sequence after, oldest first.
 	Entries(ctx context.Context, id ID, feed Feed, after uint64, limit int) (Page, error)
-	// Outbox reads up to limit rows in order of id after the given id.
-	Outbox(ctx context.Context, after ident.ID, limit int) ([]OutboxRow, error)
-	// Executions reads up to limit started executions in order of id after the given id.
-	Executions(ctx context.Context, after ident.ID, limit int) ([]Execution, error)
-	// DeadLetters reads up to limit of them in order of id after the given id.
+	// Outbox reads up to limit rows of the places in order of id after the given id.
+	Outbox(ctx context.Context, in PlaceSet, after ident.ID, limit int) ([]OutboxRow, error)
+	// OutboxRows reads the rows of the given ids that exist, of whatever place, in any order.
+	OutboxRows(ctx context.Context, ids []ident.ID) ([]OutboxRow, error)
+	// Executions reads up to limit started executions of the places in order of id after the given id.
+	Executions(ctx context.Context, in PlaceSet, after ident.ID, limit int) ([]Execution, error)
+	// DeadLetters reads up to limit of them, of all places, in order of id after the given id.
 	DeadLetters(ctx context.Context, after ident.ID, limit int) ([]DeadLetter, error)
 	// Query runs a read over committed rows and calls row for each with a scan function as of database/sql.
 	Query(ctx context.Context, sql string, args []any, row func(scan func(dest ...any) error) error) error

@@ -86,7 +86,7 @@ func TestAcceptOnABusyNeuron(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if rows, err := b.store.Outbox(t.Context(), ident.ID{}, 10); err != nil || len(rows) != 1 || rows[0].ID != queued.ID {
+		if rows, err := b.store.Outbox(t.Context(), neuron.AllPlaces(), ident.ID{}, 10); err != nil || len(rows) != 1 || rows[0].ID != queued.ID {
 			t.Errorf("rows %+v, %v", rows, err)
 		}
 		close(leave)

@@ -205,8 +205,8 @@ func (e *Engine) load(ctx context.Context, a *activation) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if a.unsaved {
-		e.lastKey++
-		a.key, a.place = e.lastKey, e.placeOf(a.id)
+		a.key, a.place = e.keys.next, e.placeOf(a.id)
+		e.keys.next++
 	}
 	// Ids made from here on are greater than this one; those from outside may be stamped by a clock that runs ahead.
 	a.horizon = ident.New(e.now())

@@ -247,7 +247,7 @@ func TestRetriesSurviveARestart(t *testing.T) {
 		waitFor(t, e, func(engine.Stats) bool { return attempts(t, b) > 10 })
 		stop(t, e)
 		before := len(tries())
-		rows, err := b.store.Outbox(t.Context(), ident.ID{}, 10)
+		rows, err := b.store.Outbox(t.Context(), neuron.AllPlaces(), ident.ID{}, 10)
 		if err != nil || len(rows) != 1 || rows[0].Attempts < before || rows[0].FirstTry.IsZero() || rows[0].Tried <= 0 {
 			t.Fatalf("rows %+v after %d attempts, %v", rows, before, err)
 		}
@@ -256,7 +256,7 @@ func TestRetriesSurviveARestart(t *testing.T) {
 		down = 24 * time.Hour
 		e, again := failing(t, b, l, now)
 		waitFor(t, e, func(engine.Stats) bool { return attempts(t, b) > rows[0].Attempts+2 || len(dead(t, e)) > 0 })
-		rows, err = b.store.Outbox(t.Context(), ident.ID{}, 10)
+		rows, err = b.store.Outbox(t.Context(), neuron.AllPlaces(), ident.ID{}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestRetriesSurviveARestart(t *testing.T) {
 }
 
 func attempts(t *testing.T, b *base) int {
-	rows, err := b.store.Outbox(t.Context(), ident.ID{}, 10)
+	rows, err := b.store.Outbox(t.Context(), neuron.AllPlaces(), ident.ID{}, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,10 +78,10 @@ type Engine struct {
 	runnable sync.Cond
 	runq     queue[*activation]
 	warm     map[neuron.ID]*activation
-	resting  list // idle activations, longest idle first
-	lastKey  int64
-	waiting  int // deliveries in mailboxes
-	running  int // activations on workers
+	resting  list                       // idle activations, longest idle first
+	keys     struct{ next, last int64 } // reserved for new neurons
+	waiting  int                        // deliveries in mailboxes
+	running  int                        // activations on workers
 	accepts  map[ident.ID]chan struct{}
 	drain    drain
 	execs    map[ident.ID]*ongoing

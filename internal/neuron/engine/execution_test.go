@@ -49,7 +49,7 @@ func starter(seen *log) *neuron.Kind {
 
 func executions(t *testing.T, b *base) []neuron.Execution {
 	t.Helper()
-	xs, err := b.store.Executions(t.Context(), ident.ID{}, 100)
+	xs, err := b.store.Executions(t.Context(), neuron.AllPlaces(), ident.ID{}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func TestCrashesAreCharged(t *testing.T) {
 			waitFor(t, e.Engine, func(s engine.Stats) bool { return s.Running == 1 && s.Records == 0 && attempts(t, b) >= 2 })
 			e.killWith(t, b, func() { leave <- struct{}{} })
 			e = live(t, b, o, slots)
-			rows, err := b.store.Outbox(t.Context(), zero, 10)
+			rows, err := b.store.Outbox(t.Context(), neuron.AllPlaces(), zero, 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -320,7 +320,7 @@ func check(t *testing.T, b *base, e *engine.Engine, senders int) {
 	if total != uint64(senders*7) {
 		t.Errorf("%d turns, want %d", total, senders*7)
 	}
-	if left, err := b.store.Outbox(t.Context(), zero, 10); err != nil || len(left) != 0 {
+	if left, err := b.store.Outbox(t.Context(), neuron.AllPlaces(), zero, 10); err != nil || len(left) != 0 {
 		t.Errorf("outbox %+v, %v", left, err)
 	}
 }

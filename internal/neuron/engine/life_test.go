@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"testing"
@@ -141,20 +142,25 @@ func TestWarmNeuronIsSmall(t *testing.T) {
 // nothing is a store that forgets.
 type nothing struct{}
 
-func (nothing) Claim(context.Context, string) (neuron.Fence, error) { return neuron.Fence{}, nil }
+func (nothing) Claim(context.Context, string) (neuron.Fence, error) {
+	return neuron.Fence{Epoch: 1, Places: neuron.AllUnder(1)}, nil
+}
 func (nothing) Commit(context.Context, neuron.Fence, []*neuron.Record) error {
 	return nil
 }
 func (nothing) Neuron(context.Context, neuron.ID) (neuron.NeuronRow, error) {
 	return neuron.NeuronRow{}, nil
 }
-func (nothing) LastKey(context.Context) (int64, error)                 { return 0, nil }
+func (nothing) ReserveKeys(context.Context) (int64, int64, error)      { return 1, math.MaxInt64, nil }
 func (nothing) Settled(context.Context, int64, ident.ID) (bool, error) { return false, nil }
 func (nothing) Entries(context.Context, neuron.ID, neuron.Feed, uint64, int) (neuron.Page, error) {
 	return neuron.Page{}, nil
 }
-func (nothing) Outbox(context.Context, ident.ID, int) ([]neuron.OutboxRow, error) { return nil, nil }
-func (nothing) Executions(context.Context, ident.ID, int) ([]neuron.Execution, error) {
+func (nothing) Outbox(context.Context, neuron.PlaceSet, ident.ID, int) ([]neuron.OutboxRow, error) {
+	return nil, nil
+}
+func (nothing) OutboxRows(context.Context, []ident.ID) ([]neuron.OutboxRow, error) { return nil, nil }
+func (nothing) Executions(context.Context, neuron.PlaceSet, ident.ID, int) ([]neuron.Execution, error) {
 	return nil, nil
 }
 func (nothing) DeadLetters(context.Context, ident.ID, int) ([]neuron.DeadLetter, error) {
@@ -215,9 +221,14 @@ type counted struct {
 	outbox int
 }
 
-func (c *counted) Outbox(ctx context.Context, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
+func (c *counted) Outbox(ctx context.Context, in neuron.PlaceSet, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
 	c.outbox++
-	return c.Store.Outbox(ctx, after, limit)
+	return c.Store.Outbox(ctx, in, after, limit)
+}
+
+func (c *counted) OutboxRows(ctx context.Context, ids []ident.ID) ([]neuron.OutboxRow, error) {
+	c.outbox++
+	return c.Store.OutboxRows(ctx, ids)
 }
 
 // The Committed hook hears of a group before watchers and callers do, in commit order.

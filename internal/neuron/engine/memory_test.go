@@ -73,7 +73,7 @@ func TestRowsBeyondMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		rows, err := store.Outbox(t.Context(), [16]byte{}, 100)
+		rows, err := store.Outbox(t.Context(), neuron.AllPlaces(), [16]byte{}, 100)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -52,8 +52,8 @@ func (e *Engine) restore(ctx context.Context) ([]neuron.Execution, error) {
 	if e.fence, err = e.store.Claim(ctx, e.node); err != nil {
 		return nil, fmt.Errorf("cannot claim the places: %w", err)
 	}
-	if e.lastKey, err = e.store.LastKey(ctx); err != nil {
-		return nil, fmt.Errorf("cannot read the last neuron key: %w", err)
+	if e.keys.next, e.keys.last, err = e.store.ReserveKeys(ctx); err != nil {
+		return nil, fmt.Errorf("cannot reserve neuron keys: %w", err)
 	}
 	file, crashed, ids, err := openInflight(e.path)
 	if err != nil {
@@ -85,7 +85,7 @@ func (e *Engine) restore(ctx context.Context) ([]neuron.Execution, error) {
 func (e *Engine) restoreOutbox(ctx context.Context, crashed []ident.ID) error {
 	var after ident.ID
 	for {
-		rows, err := e.store.Outbox(ctx, after, readPage)
+		rows, err := e.store.Outbox(ctx, e.fence.Places.Held(), after, readPage)
 		if err != nil {
 			return fmt.Errorf("cannot read the outbox: %w", err)
 		}
@@ -124,7 +124,7 @@ func (e *Engine) restoreExecutions(ctx context.Context, crashed bool) ([]neuron.
 	var all []neuron.Execution
 	var after ident.ID
 	for {
-		page, err := e.store.Executions(ctx, after, readPage)
+		page, err := e.store.Executions(ctx, e.fence.Places.Held(), after, readPage)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the executions: %w", err)
 		}

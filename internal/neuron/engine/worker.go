@@ -161,11 +161,11 @@ func (e *Engine) run(handler func(*neuron.Turn) error, t *neuron.Turn) (err erro
 // fill reads what of the job is not in memory: its outbox row, its content. found is false when the row has gone.
 func (e *Engine) fill(ctx context.Context, j *job) (found bool, err error) {
 	if j.item != nil && j.row == nil {
-		rows, err := e.store.Outbox(ctx, before(j.item.id), 1)
+		rows, err := e.store.OutboxRows(ctx, []ident.ID{j.item.id})
 		if err != nil {
 			return false, fmt.Errorf("cannot read outbox row %s: %w", j.item.id, err)
 		}
-		if len(rows) == 0 || rows[0].ID != j.item.id {
+		if len(rows) == 0 {
 			e.mu.Lock()
 			e.forget(j.item)
 			e.mu.Unlock()

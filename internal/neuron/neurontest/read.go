@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 
 	"soma/ident"
@@ -25,15 +26,22 @@ func (s *Store) Neuron(_ context.Context, id neuron.ID) (neuron.NeuronRow, error
 	return c, nil
 }
 
-// LastKey returns the highest key.
-func (s *Store) LastKey(context.Context) (int64, error) {
+// keyBlock is how many keys a node of several reserves at once: few, so that tests meet the end of a block.
+const keyBlock = 4
+
+// ReserveKeys returns all keys that are left to the one node, or a small block.
+func (s *Store) ReserveKeys(context.Context) (first, last int64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var last int64
-	for key := range s.keys {
-		last = max(last, key)
+	if s.several {
+		first = s.reserved + 1
+		s.reserved += keyBlock
+		return first, s.reserved, nil
 	}
-	return last, nil
+	for key := range s.keys {
+		first = max(first, key)
+	}
+	return first + 1, math.MaxInt64, nil
 }
 
 // Settled looks the delivery up.
@@ -89,31 +97,49 @@ func (s *Store) Entries(_ context.Context, id neuron.ID, feed neuron.Feed, after
 }
 
 // Outbox returns rows in order of id.
-func (s *Store) Outbox(_ context.Context, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
+func (s *Store) Outbox(_ context.Context, in neuron.PlaceSet, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return page(s.outbox, after, limit), nil
+	return page(s.outbox, after, limit, func(o neuron.OutboxRow) bool { return in.Has(o.Place) }), nil
+}
+
+// OutboxRows returns the rows that exist.
+func (s *Store) OutboxRows(_ context.Context, ids []ident.ID) ([]neuron.OutboxRow, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []neuron.OutboxRow
+	for _, id := range ids {
+		if o, ok := s.outbox[id]; ok {
+			out = append(out, o)
+		}
+	}
+	return out, nil
 }
 
 // Executions returns rows in order of id.
-func (s *Store) Executions(_ context.Context, after ident.ID, limit int) ([]neuron.Execution, error) {
+func (s *Store) Executions(_ context.Context, in neuron.PlaceSet, after ident.ID, limit int) ([]neuron.Execution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return page(s.executions, after, limit), nil
+	rows := page(s.executions, after, limit, func(x execution) bool { return in.Has(x.place) })
+	out := make([]neuron.Execution, len(rows))
+	for i := range rows {
+		out[i] = rows[i].Execution
+	}
+	return out, nil
 }
 
 // DeadLetters returns rows in order of id.
 func (s *Store) DeadLetters(_ context.Context, after ident.ID, limit int) ([]neuron.DeadLetter, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return page(s.dead, after, limit), nil
+	return page(s.dead, after, limit, func(neuron.DeadLetter) bool { return true }), nil
 }
 
-func page[V any](m map[ident.ID]V, after ident.ID, limit int) []V {
+func page[V any](m map[ident.ID]V, after ident.ID, limit int, in func(V) bool) []V {
 	ids := slices.SortedFunc(maps.Keys(m), func(a, b ident.ID) int { return bytes.Compare(a[:], b[:]) })
 	var out []V
 	for _, id := range ids {
-		if bytes.Compare(id[:], after[:]) > 0 && len(out) < limit {
+		if bytes.Compare(id[:], after[:]) > 0 && len(out) < limit && in(m[id]) {
 			out = append(out, m[id])
 		}
 	}

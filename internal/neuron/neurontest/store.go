@@ -20,27 +20,38 @@ type Applier interface {
 	Apply(t *Table) int
 }
 
-// Store keeps everything until it is garbage. It is safe for concurrent use. Several engines may be opened on it one after
-// the other: the newest claim fences the older ones, as after a crash.
+// Store keeps everything until it is garbage. It is safe for concurrent use. Several engines may be opened on one of New one
+// after the other: the newest claim fences the older ones, as after a crash. On one of NewShared they run at the same time,
+// each with the places that Take has given to it.
 type Store struct {
 	limits neuron.Limits
 
 	mu         sync.Mutex
 	before     func([]*neuron.Record) error
+	several    bool
 	epoch      uint64
-	node       string
+	node       string            // of the newest claim
+	lives      map[string]uint64 // epoch of each node's newest claim
+	places     [neuron.Places]holding
+	reserved   int64
 	pos        int64
 	neurons    map[neuron.ID]*row
 	keys       map[int64]*row
 	turns      map[ident.ID]int64
 	outbox     map[ident.ID]neuron.OutboxRow
-	executions map[ident.ID]neuron.Execution
+	executions map[ident.ID]execution
 	dead       map[ident.ID]neuron.DeadLetter
 	contents   map[ident.ID][]byte
 	numbers    map[[2]string]uint64
 	table      Table
 	groups     []int // records of each commit
 	reads      reads
+}
+
+// execution is a row and its place.
+type execution struct {
+	neuron.Execution
+	place neuron.Place
 }
 
 // row is a neuron with all it ever settled and sent.
@@ -57,7 +68,7 @@ var _ neuron.Store = (*Store)(nil)
 func New(limits neuron.Limits) *Store {
 	return &Store{
 		limits: limits, neurons: map[neuron.ID]*row{}, keys: map[int64]*row{}, turns: map[ident.ID]int64{},
-		outbox: map[ident.ID]neuron.OutboxRow{}, executions: map[ident.ID]neuron.Execution{},
+		outbox: map[ident.ID]neuron.OutboxRow{}, executions: map[ident.ID]execution{}, lives: map[string]uint64{},
 		dead: map[ident.ID]neuron.DeadLetter{}, contents: map[ident.ID][]byte{}, numbers: map[[2]string]uint64{},
 		table: Table{rows: map[string]string{}},
 	}
@@ -93,15 +104,6 @@ func (s *Store) Rows() map[string]string {
 	return maps.Clone(s.table.rows)
 }
 
-// Claim fences all earlier claims.
-func (s *Store) Claim(_ context.Context, node string) (neuron.Fence, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.epoch++
-	s.node = node
-	return neuron.Fence{Node: node, Epoch: s.epoch}, nil
-}
-
 // Commit applies the group; the first record that cannot be applied undoes it all.
 func (s *Store) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.Record) error {
 	s.mu.Lock()
@@ -117,11 +119,17 @@ func (s *Store) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if fence.Node != s.node || fence.Epoch != s.epoch {
+	if !s.holds(fence, group) {
 		return neuron.ErrFenced
 	}
 	u := &undo{}
 	s.table.undo = u
+	for _, op := range neuron.SharedOps(group) {
+		if err := s.perform(u, op.Op); err != nil {
+			u.all()
+			return &neuron.RecordError{Index: op.Record, Err: err}
+		}
+	}
 	for i, r := range group {
 		if err := s.write(u, r); err != nil {
 			u.all()
@@ -171,15 +179,21 @@ func (s *Store) write(u *undo, r *neuron.Record) error {
 		set(u, s.dead, d.ID, d)
 	}
 	for _, id := range r.Undead {
+		if _, ok := s.dead[id]; !ok {
+			return neuron.ErrNoDeadLetter
+		}
 		remove(u, s.dead, id)
 	}
 	for _, x := range r.Started {
-		set(u, s.executions, x.ID.WithAttempt(0), x)
+		set(u, s.executions, x.ID.WithAttempt(0), execution{x, r.Place})
 	}
 	for _, id := range r.Ended {
 		remove(u, s.executions, id.WithAttempt(0))
 	}
 	for _, op := range r.Ops {
+		if _, ok := op.(neuron.Shared); ok {
+			continue // it ran before all records
+		}
 		if err := s.perform(u, op); err != nil {
 			return err
 		}

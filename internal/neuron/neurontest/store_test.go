@@ -17,3 +17,21 @@ func TestSuite(t *testing.T) {
 		Open: func(*testing.T, []neuron.Sequence) neuron.Store { return New(neuron.DefaultLimits()) },
 	})
 }
+
+// N-35, N-36
+func TestSharedSuite(t *testing.T) {
+	if err := flag.Set("rapid.checks", "5"); err != nil {
+		t.Fatal(err)
+	}
+	storetest.Run(t, storetest.Engine{
+		Open: func(*testing.T, []neuron.Sequence) neuron.Store { return NewShared(neuron.DefaultLimits()) },
+		Take: func(_ testing.TB, s neuron.Store, f neuron.Fence, places neuron.PlaceSet) neuron.Fence {
+			held := *f.Places
+			for p, taken := range s.(*Store).Take(f.Node, places) {
+				held[p] = taken.Epoch
+			}
+			f.Places = &held
+			return f
+		},
+	})
+}

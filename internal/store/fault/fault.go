@@ -16,10 +16,11 @@ const (
 	Claim       Method = "claim"
 	Commit      Method = "commit"
 	Neuron      Method = "neuron"
-	LastKey     Method = "last_key"
+	ReserveKeys Method = "reserve_keys"
 	Settled     Method = "settled"
 	Entries     Method = "entries"
 	Outbox      Method = "outbox"
+	OutboxRows  Method = "outbox_rows"
 	Executions  Method = "executions"
 	DeadLetters Method = "dead_letters"
 	Query       Method = "query"
@@ -122,9 +123,13 @@ func (s *Store) Neuron(ctx context.Context, id neuron.ID) (neuron.NeuronRow, err
 	return through(ctx, s, Neuron, func() (neuron.NeuronRow, error) { return s.inner.Neuron(ctx, id) })
 }
 
-// LastKey implements neuron.Store.
-func (s *Store) LastKey(ctx context.Context) (int64, error) {
-	return through(ctx, s, LastKey, func() (int64, error) { return s.inner.LastKey(ctx) })
+// ReserveKeys implements neuron.Store.
+func (s *Store) ReserveKeys(ctx context.Context) (first, last int64, err error) {
+	keys, err := through(ctx, s, ReserveKeys, func() ([2]int64, error) {
+		first, last, err := s.inner.ReserveKeys(ctx)
+		return [2]int64{first, last}, err
+	})
+	return keys[0], keys[1], err
 }
 
 // Settled implements neuron.Store.
@@ -138,13 +143,18 @@ func (s *Store) Entries(ctx context.Context, id neuron.ID, feed neuron.Feed, aft
 }
 
 // Outbox implements neuron.Store.
-func (s *Store) Outbox(ctx context.Context, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
-	return through(ctx, s, Outbox, func() ([]neuron.OutboxRow, error) { return s.inner.Outbox(ctx, after, limit) })
+func (s *Store) Outbox(ctx context.Context, in neuron.PlaceSet, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
+	return through(ctx, s, Outbox, func() ([]neuron.OutboxRow, error) { return s.inner.Outbox(ctx, in, after, limit) })
+}
+
+// OutboxRows implements neuron.Store.
+func (s *Store) OutboxRows(ctx context.Context, ids []ident.ID) ([]neuron.OutboxRow, error) {
+	return through(ctx, s, OutboxRows, func() ([]neuron.OutboxRow, error) { return s.inner.OutboxRows(ctx, ids) })
 }
 
 // Executions implements neuron.Store.
-func (s *Store) Executions(ctx context.Context, after ident.ID, limit int) ([]neuron.Execution, error) {
-	return through(ctx, s, Executions, func() ([]neuron.Execution, error) { return s.inner.Executions(ctx, after, limit) })
+func (s *Store) Executions(ctx context.Context, in neuron.PlaceSet, after ident.ID, limit int) ([]neuron.Execution, error) {
+	return through(ctx, s, Executions, func() ([]neuron.Execution, error) { return s.inner.Executions(ctx, in, after, limit) })
 }
 
 // DeadLetters implements neuron.Store.

@@ -39,14 +39,14 @@ func TestFaults(t *testing.T) {
 	if err := s.Commit(t.Context(), f, []*neuron.Record{record(1)}); !errors.Is(err, disk) {
 		t.Fatalf("first commit: %v", err)
 	}
-	if n, err := s.LastKey(t.Context()); n != 0 || err != nil {
-		t.Fatalf("the failed commit left key %d, %v", n, err)
+	if n, _, err := s.ReserveKeys(t.Context()); n != 1 || err != nil {
+		t.Fatalf("the failed commit left the first key at %d, %v", n, err)
 	}
 	if err := s.Commit(t.Context(), f, []*neuron.Record{record(1)}); !errors.Is(err, neuron.ErrOutcomeUnknown) {
 		t.Fatalf("second commit: %v", err)
 	}
-	if n, err := s.LastKey(t.Context()); n != 1 || err != nil {
-		t.Fatalf("the commit without an answer left key %d, %v", n, err)
+	if n, _, err := s.ReserveKeys(t.Context()); n != 2 || err != nil {
+		t.Fatalf("the commit without an answer left the first key at %d, %v", n, err)
 	}
 	if n := s.Calls(fault.Commit); n != 2 {
 		t.Errorf("%d commits counted", n)
@@ -57,9 +57,9 @@ func TestHold(t *testing.T) {
 	s := open(t)
 	defer s.Close()
 	hold, held := make(chan struct{}), make(chan struct{})
-	s.Next(fault.LastKey, fault.Fault{Hold: hold, Held: held})
+	s.Next(fault.ReserveKeys, fault.Fault{Hold: hold, Held: held})
 	done := make(chan error)
-	go func() { _, err := s.LastKey(t.Context()); done <- err }()
+	go func() { _, _, err := s.ReserveKeys(t.Context()); done <- err }()
 	<-held
 	select {
 	case err := <-done:
@@ -72,8 +72,8 @@ func TestHold(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	held = make(chan struct{})
-	s.Next(fault.LastKey, fault.Fault{Hold: make(chan struct{}), Held: held})
-	go func() { _, err := s.LastKey(ctx); done <- err }()
+	s.Next(fault.ReserveKeys, fault.Fault{Hold: make(chan struct{}), Held: held})
+	go func() { _, _, err := s.ReserveKeys(ctx); done <- err }()
 	<-held
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {

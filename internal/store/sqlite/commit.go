@@ -16,13 +16,13 @@ var errClosed = errors.New("the store is closed")
 func (s *Store) Claim(ctx context.Context, node string) (neuron.Fence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f := neuron.Fence{Node: node}
+	var f neuron.Fence
 	err := s.transact(ctx, "claim the places", func(ctx context.Context) error {
 		last, err := s.w.number(ctx, "select coalesce(max(epoch), 0) from node")
 		if err != nil {
 			return err
 		}
-		f.Epoch = uint64(last) + 1
+		f = neuron.Fence{Node: node, Epoch: uint64(last) + 1, Places: neuron.AllUnder(uint64(last) + 1)}
 		_, err = s.w.exec(ctx, `insert into node (id, epoch, started_at) values (?, ?, ?)
 			on conflict (id) do update set epoch = excluded.epoch, started_at = excluded.started_at`,
 			node, int64(f.Epoch), s.options.Now().UnixMicro())
@@ -41,7 +41,7 @@ func (s *Store) Claim(ctx context.Context, node string) (neuron.Fence, error) {
 	return f, nil
 }
 
-// Commit applies the group. Once an I/O error, a full disk or a damaged file was met it returns that error for ever: what
+// Commit applies the group. The fence of the one owner is its life: it holds every place. Once an I/O error, a full disk or a damaged file was met it returns that error for ever: what
 // the operating system still holds of a failed fsync is not known, a restart reads what the disk holds.
 func (s *Store) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.Record) error {
 	s.mu.Lock()
@@ -55,6 +55,11 @@ func (s *Store) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.
 		}
 		if n != 1 {
 			return neuron.ErrFenced
+		}
+		for _, op := range neuron.SharedOps(group) {
+			if err := s.run(ctx, op.Op); err != nil {
+				return lay(op.Record, err)
+			}
 		}
 		turns := 0
 		for i, r := range group {

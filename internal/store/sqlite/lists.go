@@ -12,28 +12,71 @@ import (
 )
 
 const (
-	selectOutbox = `select place, delivery, due, first_try, tried, attempts, crashes, alarm from outbox
-		where id > ? order by id limit ?`
-	selectExecutions = `select body from execution where id > ? order by id limit ?`
-	selectDead       = `select delivery, code, error, attempts, ended_at from dead_letter where id > ? order by id limit ?`
+	outboxColumns = `select place, delivery, due, first_try, tried, attempts, crashes, alarm from outbox `
+	selectOutbox  = outboxColumns + `where id > ? order by id limit ?`
+	// The places are a JSON array of numbers.
+	selectOutboxIn     = outboxColumns + `where id > ? and place in (select value from json_each(?)) order by id limit ?`
+	selectOutboxRow    = outboxColumns + `where id = ?`
+	selectExecutions   = `select body from execution where id > ? order by id limit ?`
+	selectExecutionsIn = `select body from execution where id > ? and place in (select value from json_each(?)) order by id limit ?`
+	selectDead         = `select delivery, code, error, attempts, ended_at from dead_letter where id > ? order by id limit ?`
 )
 
-// Outbox reads up to limit rows in order of id after the given id.
-func (s *Store) Outbox(ctx context.Context, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
-	return list(ctx, s, "the outbox", selectOutbox, after, limit, func(o *neuron.OutboxRow, scan func(...any) error) error {
-		var body sql.RawBytes
-		var due, first, tried int64
-		if err := scan(&o.Place, &body, &due, &first, &tried, &o.Attempts, &o.Crashes, &o.Alarm); err != nil {
-			return err
-		}
-		o.Due, o.FirstTry, o.Tried = fromMicros(due), fromMicros(first), time.Duration(tried)*time.Microsecond
-		return json.Unmarshal(body, &o.Delivery)
-	})
+// Outbox reads up to limit rows of the places in order of id after the given id.
+func (s *Store) Outbox(ctx context.Context, in neuron.PlaceSet, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
+	text, args, err := within(selectOutbox, selectOutboxIn, in, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	return list(ctx, s, "the outbox", text, args, scanOutbox)
 }
 
-// Executions reads up to limit started executions in order of id after the given id.
-func (s *Store) Executions(ctx context.Context, after ident.ID, limit int) ([]neuron.Execution, error) {
-	return list(ctx, s, "executions", selectExecutions, after, limit, func(x *neuron.Execution, scan func(...any) error) error {
+// OutboxRows reads the rows of the given ids that exist.
+func (s *Store) OutboxRows(ctx context.Context, ids []ident.ID) ([]neuron.OutboxRow, error) {
+	var out []neuron.OutboxRow
+	for i := range ids {
+		rows, err := list(ctx, s, "an outbox row", selectOutboxRow, []any{ids[i][:]}, scanOutbox)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, rows...)
+	}
+	return out, nil
+}
+
+func scanOutbox(o *neuron.OutboxRow, scan func(...any) error) error {
+	var body sql.RawBytes
+	var due, first, tried int64
+	if err := scan(&o.Place, &body, &due, &first, &tried, &o.Attempts, &o.Crashes, &o.Alarm); err != nil {
+		return err
+	}
+	o.Due, o.FirstTry, o.Tried = fromMicros(due), fromMicros(first), time.Duration(tried)*time.Microsecond
+	return json.Unmarshal(body, &o.Delivery)
+}
+
+// within returns the statement that reads the places and its arguments: all of them need no filter.
+func within(all, some string, in neuron.PlaceSet, after ident.ID, limit int) (string, []any, error) {
+	if in == neuron.AllPlaces() {
+		return all, []any{after[:], max(limit, 0)}, nil
+	}
+	numbers := make([]int, 0, in.Len()) // a list of bytes would become a text
+	for p := range in.All() {
+		numbers = append(numbers, int(p))
+	}
+	places, err := json.Marshal(numbers)
+	if err != nil {
+		return "", nil, err
+	}
+	return some, []any{after[:], string(places), max(limit, 0)}, nil
+}
+
+// Executions reads up to limit started executions of the places in order of id after the given id.
+func (s *Store) Executions(ctx context.Context, in neuron.PlaceSet, after ident.ID, limit int) ([]neuron.Execution, error) {
+	text, args, err := within(selectExecutions, selectExecutionsIn, in, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	return list(ctx, s, "executions", text, args, func(x *neuron.Execution, scan func(...any) error) error {
 		var body sql.RawBytes
 		if err := scan(&body); err != nil {
 			return err
@@ -44,7 +87,7 @@ func (s *Store) Executions(ctx context.Context, after ident.ID, limit int) ([]ne
 
 // DeadLetters reads up to limit of them in order of id after the given id.
 func (s *Store) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]neuron.DeadLetter, error) {
-	return list(ctx, s, "dead letters", selectDead, after, limit, func(d *neuron.DeadLetter, scan func(...any) error) error {
+	return list(ctx, s, "dead letters", selectDead, []any{after[:], max(limit, 0)}, func(d *neuron.DeadLetter, scan func(...any) error) error {
 		var body sql.RawBytes
 		var ended int64
 		if err := scan(&body, &d.Code, &d.Error, &d.Attempts, &ended); err != nil {
@@ -55,9 +98,9 @@ func (s *Store) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]n
 	})
 }
 
-func list[T any](ctx context.Context, s *Store, what, text string, after ident.ID, limit int, fill func(*T, func(...any) error) error) ([]T, error) {
+func list[T any](ctx context.Context, s *Store, what, text string, args []any, fill func(*T, func(...any) error) error) ([]T, error) {
 	var out []T
-	err := s.queries.each(ctx, nil, text, []any{after[:], max(limit, 0)}, func(scan func(...any) error) error {
+	err := s.queries.each(ctx, nil, text, args, func(scan func(...any) error) error {
 		var v T
 		if err := fill(&v, scan); err != nil {
 			return err

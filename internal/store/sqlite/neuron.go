@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"soma/ident"
 	"soma/internal/crash"
@@ -91,13 +92,13 @@ func tally(c *neuron.Checkpoint, incoming, outgoing []byte) error {
 	return nil
 }
 
-// LastKey returns the highest neuron key in use, 0 if there is none.
-func (s *Store) LastKey(ctx context.Context) (n int64, err error) {
-	err = s.queries.each(ctx, nil, selectKey, nil, func(scan func(...any) error) error { return scan(&n) })
+// ReserveKeys returns all keys above those in use: on one file there is one owner at a time.
+func (s *Store) ReserveKeys(ctx context.Context) (first, last int64, err error) {
+	err = s.queries.each(ctx, nil, selectKey, nil, func(scan func(...any) error) error { return scan(&first) })
 	if err != nil {
-		return 0, fmt.Errorf("cannot read the last neuron key: %w", err)
+		return 0, 0, fmt.Errorf("cannot read the last neuron key: %w", err)
 	}
-	return n, nil
+	return first + 1, math.MaxInt64, nil
 }
 
 // Settled looks for the delivery among the neuron's turns and in the segments of its ids.

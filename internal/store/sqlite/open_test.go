@@ -221,7 +221,7 @@ func TestClosed(t *testing.T) {
 	if err := s.Commit(t.Context(), f, nil); err == nil {
 		t.Error("a closed store commits")
 	}
-	if _, err := s.LastKey(t.Context()); err == nil {
+	if _, _, err := s.ReserveKeys(t.Context()); err == nil {
 		t.Error("a closed store reads")
 	}
 }

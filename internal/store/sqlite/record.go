@@ -69,8 +69,14 @@ func (s *Store) write(ctx context.Context, index int, r *neuron.Record) error {
 			return fmt.Errorf("cannot add dead letter %s: %w", d.ID, err)
 		}
 	}
-	if err := s.deleteAll(ctx, deleteDead, r.Undead); err != nil {
-		return err
+	for i := range r.Undead {
+		n, err := w.exec(ctx, deleteDead, r.Undead[i][:])
+		switch {
+		case err != nil:
+			return fmt.Errorf("cannot delete %s: %w", r.Undead[i], err)
+		case n != 1:
+			return neuron.ErrNoDeadLetter
+		}
 	}
 	for i := range r.Started {
 		x := &r.Started[i]
@@ -149,6 +155,9 @@ func (s *Store) deleteAll(ctx context.Context, text string, ids []ident.ID) erro
 }
 
 func (s *Store) writeOp(ctx context.Context, record int, op neuron.Op) error {
+	if _, ok := op.(neuron.Shared); ok {
+		return nil // it ran before all records
+	}
 	if n, ok := op.(neuron.Numbered); ok {
 		name, key := n.Sequence()
 		number, err := s.counts.next(ctx, s.w, name, key, record)
@@ -157,6 +166,10 @@ func (s *Store) writeOp(ctx context.Context, record int, op neuron.Op) error {
 		}
 		n.SetNumber(number)
 	}
+	return s.run(ctx, op)
+}
+
+func (s *Store) run(ctx context.Context, op neuron.Op) error {
 	changed, err := s.w.exec(ctx, op.SQL(), op.Args()...)
 	if err != nil {
 		return fmt.Errorf("cannot write %T: %w", op, err)

@@ -127,13 +127,26 @@ func encode(v any) []byte {
 	return b
 }
 
-func claim(t testing.TB, s neuron.Store) neuron.Fence {
+// claim begins a life that holds all places.
+func claim(t testing.TB, e Engine, s neuron.Store) neuron.Fence {
 	t.Helper()
-	f, err := s.Claim(t.Context(), "node")
+	return claimAs(t, e, s, "node", neuron.AllPlaces())
+}
+
+// claimAs begins a life of a node; places is what it takes on an engine for several.
+func claimAs(t testing.TB, e Engine, s neuron.Store, node string, places neuron.PlaceSet) neuron.Fence {
+	t.Helper()
+	f, err := s.Claim(t.Context(), node)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
+	if e.Take == nil {
+		return f
+	}
+	if held := f.Places.Held(); held.Len() != 0 {
+		t.Fatalf("a claim gave %d places", held.Len())
+	}
+	return e.Take(t, s, f, places)
 }
 
 // commit applies the records in groups of at most 256.

@@ -36,7 +36,7 @@ func deadLetter(to neuron.ID) neuron.DeadLetter {
 func testOutbox(t *testing.T, e Engine) {
 	// N-17, N-45
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	to := neuron.ID{Owner: "me", Kind: "suite", Key: "to"}
 	a := newActor("a", 1)
 	var rows []neuron.OutboxRow
@@ -52,7 +52,7 @@ func testOutbox(t *testing.T, e Engine) {
 	commit(t, s, f, r, q)
 	check := func(want []neuron.OutboxRow) {
 		t.Helper()
-		got, err := s.Outbox(t.Context(), ident.ID{}, 100)
+		got, err := s.Outbox(t.Context(), neuron.AllPlaces(), ident.ID{}, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func testOutbox(t *testing.T, e Engine) {
 	rows[2].FirstTry, rows[2].Due = at.Add(time.Minute), at.Add(time.Hour)
 	commit(t, s, f, &neuron.Record{Neuron: to, Retried: rows[2:3]})
 	check(rows)
-	page, err := s.Outbox(t.Context(), rows[1].ID, 2)
+	page, err := s.Outbox(t.Context(), neuron.AllPlaces(), rows[1].ID, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func testOutbox(t *testing.T, e Engine) {
 func testExecutions(t *testing.T, e Engine) {
 	// N-10
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	a := newActor("a", 1)
 	xs := []neuron.Execution{execution(a.id), execution(a.id), execution(a.id)}
 	r := a.turn(step{})
@@ -88,7 +88,7 @@ func testExecutions(t *testing.T, e Engine) {
 	commit(t, s, f, r)
 	check := func(after ident.ID, limit int, want []neuron.Execution) {
 		t.Helper()
-		got, err := s.Executions(t.Context(), after, limit)
+		got, err := s.Executions(t.Context(), neuron.AllPlaces(), after, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func testExecutions(t *testing.T, e Engine) {
 func testDeadLetters(t *testing.T, e Engine) {
 	// N-18
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	to := neuron.ID{Owner: "me", Kind: "suite", Key: "to"}
 	ds := []neuron.DeadLetter{deadLetter(to), deadLetter(to), deadLetter(to)}
 	commit(t, s, f, &neuron.Record{Neuron: to, Dead: []neuron.DeadLetter{ds[2], ds[0]}}, &neuron.Record{Neuron: to, Dead: ds[1:2]})
@@ -131,13 +131,19 @@ func testDeadLetters(t *testing.T, e Engine) {
 		t.Fatal(err)
 	}
 	wantLists(t, s, 0, 0, 2)
+	// Of two that end one dead letter at once the second one is refused whole.
+	r := newActor("a", 1).turn(step{})
+	r.Undead = []ident.ID{ds[1].ID, ds[0].ID}
+	wantRecordError(t, s.Commit(t.Context(), f, []*neuron.Record{r}), 0, neuron.ErrNoDeadLetter)
+	newActor("a", 1).verify(t, s)
+	wantLists(t, s, 0, 0, 2)
 }
 
 // testContents: a large value is stored with its turn and read back by its reference.
 func testContents(t *testing.T, e Engine) {
 	// N-46
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	a := newActor("a", 1)
 	c := neuron.Content{ID: ident.New(at), Bytes: []byte(payload(200 << 10))}
 	r := a.turn(step{})

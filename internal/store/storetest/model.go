@@ -15,7 +15,7 @@ import (
 func testModel(t *testing.T, e Engine) {
 	// N-13, N-14, N-15
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	var key int64
 	rapid.Check(t, func(rt *rapid.T) {
 		var actors []*actor
@@ -85,7 +85,7 @@ func (a *actor) probe(rt *rapid.T, t *testing.T, s neuron.Store) {
 func testReadersAndWriter(t *testing.T, e Engine) {
 	// N-35
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	a := newActor("a", 1)
 	commit(t, s, f, a.turn(step{sends: 1}))
 	id, key := a.id, a.key

@@ -87,7 +87,7 @@ func (a *actor) ops(ops ...neuron.Op) *neuron.Record {
 func testOperations(t *testing.T, e Engine) {
 	// N-35
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	a, b := newActor("a", 1), newActor("b", 2)
 	commit(t, s, f, a.ops(addSeries{"x"}, &addRow{series: "x", body: "1"}, changeRows{"x", "1", "2"}), b.ops(changeRows{"x", "2", "3"}),
 		a.ops(changeRows{"x", "3", "4"}, changeRows{"x", "4", "5"}))
@@ -97,7 +97,7 @@ func testOperations(t *testing.T, e Engine) {
 func testGuard(t *testing.T, e Engine) {
 	// N-34
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	a := newActor("a", 1)
 	commit(t, s, f, a.ops(addSeries{"x"}, &addRow{series: "x", body: "one"}, &addRow{series: "x", body: "two"}, &addRow{series: "x", body: "two"}))
 	for _, from := range []string{"none", "two"} { // no row, and more than one
@@ -115,7 +115,7 @@ func testGuard(t *testing.T, e Engine) {
 func testBadOperation(t *testing.T, e Engine) {
 	// N-34
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	a := newActor("a", 1)
 	commit(t, s, f, a.ops(addSeries{"x"}))
 	for _, op := range []neuron.Op{badOp{}, addSeries{"x"}, wrongArg{addSeries{"y"}}, &addRow{series: "unknown", body: "no row holds the counter"}} {
@@ -131,7 +131,7 @@ func testBadOperation(t *testing.T, e Engine) {
 func testNumbers(t *testing.T, e Engine) {
 	// M-04
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	a, b := newActor("a", 1), newActor("b", 2)
 	commit(t, s, f, a.ops(addSeries{"x"}, addSeries{"y"}, &addRow{series: "x", body: "a"}), b.ops(&addRow{series: "x", body: "b"}, &addRow{series: "y", body: "b"}))
 	op := &addRow{series: "x", body: "c"}
@@ -146,7 +146,7 @@ func testNumbers(t *testing.T, e Engine) {
 func testNumbersAfterRedo(t *testing.T, e Engine) {
 	// M-04
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	a, b := newActor("a", 1), newActor("b", 2)
 	commit(t, s, f, a.ops(addSeries{"x"}, &addRow{series: "x", body: "0"}))
 	ra, rb := a.ops(&addRow{series: "x", body: "a"}), b.ops(&addRow{series: "x", body: "b"})
@@ -156,7 +156,7 @@ func testNumbersAfterRedo(t *testing.T, e Engine) {
 	pos := ra.Turn.Pos
 	commit(t, s, f, rb)
 	commit(t, s, f, ra)
-	if rb.Turn.Pos != pos || ra.Turn.Pos != pos+1 {
+	if e.Take == nil && (rb.Turn.Pos != pos || ra.Turn.Pos != pos+1) {
 		t.Errorf("positions %d, %d, want %d, %d", rb.Turn.Pos, ra.Turn.Pos, pos, pos+1)
 	}
 	wantRows(t, s, "x1 0", "x2 b", "x3 a")
@@ -166,7 +166,7 @@ func testNumbersAfterRedo(t *testing.T, e Engine) {
 func testQuery(t *testing.T, e Engine) {
 	// N-35
 	s := open(t, e)
-	f := claim(t, s)
+	f := claim(t, e, s)
 	a := newActor("a", 1)
 	commit(t, s, f, a.ops(addSeries{"x"}, &addRow{series: "x", body: "1"}, &addRow{series: "x", body: "2"}, &addRow{series: "x", body: "3"}))
 	var got []int64

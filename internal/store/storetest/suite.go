@@ -15,6 +15,9 @@ type Engine struct {
 	// Crash opens a copy of what a kill at this moment would leave of s, which stays open; nil for an engine that keeps
 	// nothing.
 	Crash func(t *testing.T, s neuron.Store) neuron.Store
+	// Take gives the places to the node of f, whoever holds them, and returns the fence with them added; nil for an engine
+	// for one node, whose Claim gives all and which gives TurnRow.Pos.
+	Take func(t testing.TB, s neuron.Store, f neuron.Fence, places neuron.PlaceSet) neuron.Fence
 	// SQL is set for an engine that runs the statements of operations and queries. Its database holds the table of Schema
 	// beside its own.
 	SQL bool
@@ -42,42 +45,48 @@ func Run(t *testing.T, e Engine) {
 		name string
 		sql  bool // needs an engine that runs statements
 		keep bool // needs one that survives
+		many bool // needs one for several nodes
 		fn   func(*testing.T, Engine)
 	}{
-		{"EmptyStore", false, false, testEmpty},
-		{"Epoch", false, false, testEpoch},
-		{"Fence", false, false, testFence},
-		{"Turns", false, false, testTurns},
-		{"Checkpoint", false, false, testCheckpoint},
-		{"Tallies", false, false, testTallies},
-		{"WindowByEntries", false, false, testWindowByEntries},
-		{"WindowByBytes", false, false, testWindowByBytes},
-		{"WindowWithinTurn", false, false, testWindowWithinTurn},
-		{"SparseOut", false, false, testSparseOut},
-		{"Reset", false, false, testReset},
-		{"Dedupe", false, false, testDedupe},
-		{"DedupeWindow", false, false, testDedupeWindow},
-		{"DuplicateInGroup", false, false, testDuplicateInGroup},
-		{"GroupIsAtomic", false, false, testGroupIsAtomic},
-		{"Outbox", false, false, testOutbox},
-		{"Executions", false, false, testExecutions},
-		{"DeadLetters", false, false, testDeadLetters},
-		{"Cancelled", false, false, testCancelled},
-		{"Model", false, false, testModel},
-		{"ReadersAndWriter", false, false, testReadersAndWriter},
-		{"Contents", true, false, testContents},
-		{"Operations", true, false, testOperations},
-		{"Guard", true, false, testGuard},
-		{"BadOperation", true, false, testBadOperation},
-		{"Numbers", true, false, testNumbers},
-		{"NumbersAfterRedo", true, false, testNumbersAfterRedo},
-		{"Query", true, false, testQuery},
-		{"Reopen", false, true, testReopen},
-		{"Crash", false, true, testCrash},
-		{"NumbersAfterReopen", true, true, testNumbersAfterReopen},
+		{"EmptyStore", false, false, false, testEmpty},
+		{"Epoch", false, false, false, testEpoch},
+		{"Fence", false, false, false, testFence},
+		{"Places", false, false, true, testPlaces},
+		{"Keys", false, false, false, testKeys},
+		{"OutboxOfPlaces", false, false, false, testOutboxOfPlaces},
+		{"ExecutionsOfPlaces", false, false, false, testExecutionsOfPlaces},
+		{"Shared", true, false, false, testShared},
+		{"Turns", false, false, false, testTurns},
+		{"Checkpoint", false, false, false, testCheckpoint},
+		{"Tallies", false, false, false, testTallies},
+		{"WindowByEntries", false, false, false, testWindowByEntries},
+		{"WindowByBytes", false, false, false, testWindowByBytes},
+		{"WindowWithinTurn", false, false, false, testWindowWithinTurn},
+		{"SparseOut", false, false, false, testSparseOut},
+		{"Reset", false, false, false, testReset},
+		{"Dedupe", false, false, false, testDedupe},
+		{"DedupeWindow", false, false, false, testDedupeWindow},
+		{"DuplicateInGroup", false, false, false, testDuplicateInGroup},
+		{"GroupIsAtomic", false, false, false, testGroupIsAtomic},
+		{"Outbox", false, false, false, testOutbox},
+		{"Executions", false, false, false, testExecutions},
+		{"DeadLetters", false, false, false, testDeadLetters},
+		{"Cancelled", false, false, false, testCancelled},
+		{"Model", false, false, false, testModel},
+		{"ReadersAndWriter", false, false, false, testReadersAndWriter},
+		{"Contents", true, false, false, testContents},
+		{"Operations", true, false, false, testOperations},
+		{"Guard", true, false, false, testGuard},
+		{"BadOperation", true, false, false, testBadOperation},
+		{"Numbers", true, false, false, testNumbers},
+		{"NumbersAfterRedo", true, false, false, testNumbersAfterRedo},
+		{"Query", true, false, false, testQuery},
+		{"Reopen", false, true, false, testReopen},
+		{"Crash", false, true, false, testCrash},
+		{"NumbersAfterReopen", true, true, false, testNumbersAfterReopen},
 	}
 	for _, c := range cases {
-		if c.sql && !e.SQL || c.keep && (e.Reopen == nil || e.Crash == nil) {
+		if c.sql && !e.SQL || c.keep && (e.Reopen == nil || e.Crash == nil) || c.many && e.Take == nil {
 			continue // the engine has no such side
 		}
 		t.Run(c.name, func(t *testing.T) { c.fn(t, e) })

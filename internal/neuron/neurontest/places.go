@@ -1,0 +1,78 @@
+package neurontest
+
+import (
+	"context"
+
+	"soma/internal/neuron"
+)
+
+// holding is a place of the store: who holds it, and under which epoch; the epoch stays when nobody does.
+type holding struct {
+	node  string
+	epoch uint64
+}
+
+// NewShared returns an empty store for several nodes: Claim gives no place, Take and Give move them.
+func NewShared(limits neuron.Limits) *Store {
+	s := New(limits)
+	s.several = true
+	return s
+}
+
+// Claim fences the earlier lives of the node; where there is one node, all earlier claims.
+func (s *Store) Claim(_ context.Context, node string) (neuron.Fence, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch++
+	s.lives[node], s.node = s.epoch, node
+	f := neuron.Fence{Node: node, Epoch: s.epoch, Places: &neuron.Epochs{}}
+	for p := range s.places {
+		switch h := &s.places[p]; {
+		case !s.several:
+			*h = holding{node, s.epoch}
+			f.Places[p] = s.epoch
+		case h.node == node:
+			h.epoch++
+		}
+	}
+	return f, nil
+}
+
+// Take gives places to a node, whoever holds them, as a takeover does, and returns how it came by them.
+func (s *Store) Take(node string, places neuron.PlaceSet) map[neuron.Place]neuron.Taken {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := map[neuron.Place]neuron.Taken{}
+	for p := range places.All() {
+		h := &s.places[p]
+		h.epoch++
+		taken[p] = neuron.Taken{Epoch: h.epoch, From: h.node}
+		h.node = node
+	}
+	return taken
+}
+
+// Give frees the places that the node holds.
+func (s *Store) Give(node string, places neuron.PlaceSet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range places.All() {
+		if h := &s.places[p]; h.node == node {
+			h.node = ""
+		}
+	}
+}
+
+// holds reports whether the fence is that of the node's newest life and holds the places of all records.
+func (s *Store) holds(f neuron.Fence, group []*neuron.Record) bool {
+	if s.lives[f.Node] != f.Epoch || f.Epoch == 0 || !s.several && f.Node != s.node {
+		return false
+	}
+	for _, r := range group {
+		h := s.places[r.Place]
+		if !f.Places.Has(r.Place) || h.node != f.Node || h.epoch != f.Places[r.Place] {
+			return false
+		}
+	}
+	return true
+}
