@@ -16,6 +16,9 @@ const (
 	ollamaHost = "OLLAMA_HOST"
 )
 
+// collectorVariables may hold credentials, too, and reach no python kernel either.
+var collectorVariables = []string{otlpHeaders, otlpTraceHeader}
+
 // providerVariables give access to a provider. None of them reaches a python kernel.
 var providerVariables = []string{openAIKey, openAIURL, ollamaHost}
 

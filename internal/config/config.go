@@ -33,6 +33,7 @@ type Config struct {
 	LogLevel      slog.Level
 	MaxPykernels  int           // live python kernels
 	PykernelGrace time.Duration // how long a python kernel without a daemon lives
+	Telemetry     Telemetry
 
 	file    string
 	sources map[string]Source
@@ -63,7 +64,7 @@ type Setting struct {
 	show  func(*Config) string
 }
 
-// Settings lists all keys but `models`, which config.yaml alone can hold. The caller owns the slice.
+// Settings lists all keys but `models` and `telemetry`, which config.yaml alone can hold. The caller owns the slice.
 func Settings() []Setting {
 	return []Setting{
 		text("default_model", "model for agents that name none", func(c *Config) *string { return &c.DefaultModel }),
@@ -177,6 +178,7 @@ func Load(file string, env Env, flags map[string]string) (*Config, error) {
 			c.sources[s.Key] = FromFlag
 		}
 	}
+	c.telemetryFromEnv(env)
 	for key := range flags {
 		if !known[key] {
 			return nil, &ValueError{"--" + key, errors.New("there is no such setting")}
@@ -211,6 +213,7 @@ func (c *Config) Rows() []Row {
 	for _, s := range Settings() {
 		rows = append(rows, Row{s.Key, s.show(c), cmp.Or(c.sources[s.Key], FromDefault)})
 	}
+	rows = append(rows, c.telemetryRows()...)
 	for i, m := range c.Models {
 		rows = append(rows, Row{fmt.Sprintf("models[%d]", i), m.describe(), FromFile})
 	}
@@ -237,6 +240,9 @@ func setKernelEnv(c *Config, names []string) error {
 // checkKernelEnv keeps every provider key out of python kernels, wherever the list came from.
 func (c *Config) checkKernelEnv() error {
 	for _, name := range c.KernelEnv {
+		if slices.Contains(collectorVariables, name) {
+			return &ValueError{"kernel_env", fmt.Errorf("%s holds credentials and never reaches a python kernel", name)}
+		}
 		secret := slices.Contains(providerVariables, name) ||
 			slices.ContainsFunc(c.Models, func(m Model) bool { return m.KeyEnv == name })
 		if secret {

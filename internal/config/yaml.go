@@ -72,7 +72,7 @@ func (c *Config) readYAML(body []byte) error {
 	if isNull(root) {
 		return nil
 	}
-	fields := map[string]func(*yaml.Node) error{"models": c.readModels}
+	fields := map[string]func(*yaml.Node) error{"models": c.readModels, "telemetry": c.readTelemetry}
 	for _, s := range Settings() {
 		fields[s.Key] = func(n *yaml.Node) error {
 			value := ""
