@@ -204,7 +204,7 @@ func TestEntriesAreJSON(t *testing.T) {
 		for range rapid.IntRange(0, 3).Draw(t, "entries") {
 			e := neuron.Entry{Settled: neuron.Code(texts.Draw(t, "code")), Delivery: neuron.Delivery{
 				ID: ids.Draw(t, "id"), Alias: texts.Draw(t, "alias"), Content: ids.Draw(t, "content"), Caller: neurons.Draw(t, "caller"),
-				Target: neurons.Draw(t, "target"), Correlation: ids.Draw(t, "correlation"), Causation: ids.Draw(t, "causation"),
+				Target: neurons.Draw(t, "target"), Via: ids.Draw(t, "via"), Correlation: ids.Draw(t, "correlation"), Causation: ids.Draw(t, "causation"),
 				Seq: rapid.Uint64().Draw(t, "seq"), Depth: rapid.Int().Draw(t, "depth"), Lane: neuron.Lane(rapid.Byte().Draw(t, "lane")),
 				At: time.Unix(0, rapid.Int64().Draw(t, "at")).UTC(), Key: texts.Draw(t, "key"),
 			}}
@@ -216,6 +216,9 @@ func TestEntriesAreJSON(t *testing.T) {
 			}
 			if rapid.Bool().Draw(t, "ended") {
 				e.Ended = &neuron.EndedDelivery{ID: ids.Draw(t, "ended"), Target: neurons.Draw(t, "of"), Code: "x"}
+			}
+			if rapid.Bool().Draw(t, "emitted") {
+				e.Emitted = &neuron.Emission{Receivers: rapid.Int().Draw(t, "receivers")}
 			}
 			one, err := encodeEntry(&e)
 			want, werr := json.Marshal(&e)
