@@ -21,6 +21,7 @@ import (
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/supervise"
 	"soma/internal/store/sqlite"
+	"soma/internal/telemetry"
 )
 
 // owner is the tenant-side identity of the one person of a home.
@@ -56,6 +57,8 @@ type daemon struct {
 	models *models
 	events *events
 	token  *config.TokenChecker
+	// telemetry is told things and asked nothing, but by who scrapes it.
+	telemetry *telemetry.Telemetry
 	// claimed is closed once the engine has its epoch, or has failed to get one.
 	claimed chan struct{}
 
@@ -116,15 +119,16 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.host = process.New(process.Options{
 		Owner: owner, Node: node, Reader: d.store, Models: d.models, Prices: table, Python: d.python(),
 		Room: d.room, Hold: d.config.Recover == config.Hold, MaxConcurrent: d.config.MaxConcurrent, Spool: d.home.Spool(),
-		Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: now, Log: d.log,
+		Billed: d.billed, CellEnded: d.cellEnded, Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: now, Log: d.log,
 	})
-	d.engine, err = engine.New(engine.Options{
+	options := engine.Options{
 		Store: d.neuronStore(), Kinds: d.host.Kinds(), Types: d.host.Aliases(),
 		Adapters: map[string]neuron.Adapter{process.InferenceKind: d.host.Adapter()},
 		Node:     node, Now: now, Log: d.log, Committed: d.committed, Fatal: d.fail, Inflight: filepath.Join(d.home.Cache(), "inflight"),
 		Generation: d.store.Generation(),
-	})
-	if err != nil {
+	}
+	d.observe(&options)
+	if d.engine, err = engine.New(options); err != nil {
 		return err
 	}
 	d.host.Bind(d.engine)
@@ -152,6 +156,10 @@ const node = "local"
 
 // run starts the parts in the order in which they need each other, serves, and stops them in reverse.
 func (d *daemon) run(ctx context.Context, lock *config.Lock) error {
+	if err := d.telemetry.Start(d.ctx); err != nil {
+		return err
+	}
+	defer d.stopPart("telemetry", d.telemetry.Stop)
 	if err := d.host.Load(d.ctx); err != nil {
 		return d.unusable(err)
 	}
@@ -172,7 +180,7 @@ func (d *daemon) run(ctx context.Context, lock *config.Lock) error {
 	defer d.stopPart("processes", d.host.Stop)
 	server, err := api.New(api.Options{
 		Sessions: d.sessions(), Processes: d.host, Events: eventsOf{d.events, d.host, d.store.Generation()}, Daemon: d,
-		Authorize: d.authorize, Build: d.o.Build, Log: d.log,
+		Authorize: d.authorize, Metrics: d.telemetry.Metrics, Observe: d.answered, Build: d.o.Build, Log: d.log,
 	})
 	if err != nil {
 		return err

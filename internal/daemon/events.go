@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"soma/internal/process"
 	"soma/wire"
@@ -15,8 +16,9 @@ const waitingItems = 1024
 
 // events hands committed and live events to whoever listens, and waits for nobody.
 type events struct {
-	mu   sync.Mutex
-	subs map[string][]*subscription // by session; "" listens to all committed events
+	mu    sync.Mutex
+	subs  map[string][]*subscription // by session; "" listens to all committed events
+	drops atomic.Uint64              // times that a listener began to lose items
 }
 
 type subscription struct {
@@ -69,8 +71,9 @@ func (s *subscription) offer(it wire.Item) {
 	s.mu.Lock()
 	if len(s.items) < waitingItems {
 		s.items = append(s.items, it)
-	} else {
+	} else if !s.dropped {
 		s.dropped = true
+		s.events.drops.Add(1)
 	}
 	s.mu.Unlock()
 	select {

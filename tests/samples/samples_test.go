@@ -92,6 +92,7 @@ func (r *recorder) fresh() {
 	r.ask(wire.Unauthorized, "GET", events, "", "s")
 	r.token = token
 	r.ask("", "GET", "/v1/openapi.yaml", "")
+	r.ask("", "GET", "/metrics", "")
 	r.ask("", "GET", "/v1/status", "")
 	r.ask("", "GET", "/v1/models", "")
 	r.ask("", "GET", "/v1/sessions", "")

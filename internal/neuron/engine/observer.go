@@ -60,6 +60,9 @@ type Run struct {
 	Took                   time.Duration
 }
 
+// EndedAlias is the alias under which any neuron hears that a delivery of its own has ended.
+const EndedAlias = endedAlias
+
 // RunStopped is the status of a run that the end of the engine cut off: the next start recovers it.
 const RunStopped = "stopped"
 
