@@ -72,6 +72,8 @@ type carry struct {
 	now int64
 }
 
+var _ neuron.Shared = (*carry)(nil)
+
 func (*carry) SQL() string {
 	return `update connection set carried = carried + 1 where owner = ? and id = ? and source = ? and alias = ? and target = ?
 		and transform = ? and (expires_at = 0 or expires_at > ?)`
@@ -85,7 +87,6 @@ func (c *carry) LockKey() string { return (&touch{c.owner, c.id}).LockKey() }
 func (c *carry) Guard() error    { return missing(c.id) }
 
 var (
-	_ neuron.Guarded = (*carry)(nil)
-	_ neuron.Guarded = (*put)(nil)
-	_ neuron.Guarded = (*remove)(nil)
+	_ neuron.Shared = (*put)(nil)
+	_ neuron.Shared = (*remove)(nil)
 )
