@@ -45,6 +45,8 @@ type Delivery struct {
 	Lane  Lane      `json:"lane,omitempty"`
 	// Key is the idempotency key that domain code may use past the dedupe window; empty means the ID's text.
 	Key string `json:"key,omitempty"`
+	// Request is set on a delivery that carries out a call.
+	Request *Request `json:"request,omitempty"`
 }
 
 // Owner is the tenant-side identity in whose name the delivery travels.

@@ -24,21 +24,29 @@ func NewKind(name string) *Kind { return &Kind{Name: name, handlers: map[string]
 // Handle registers the handler of one message type (N-05). The payload is decoded before fn runs; one that cannot be is
 // settled with code Undecodable.
 func Handle[T any](k *Kind, typ Type[T], fn func(*Turn, T) error) {
-	if typ.alias == "" {
-		k.problems = append(k.problems, fmt.Errorf("kind %s: a handler's type has no alias", k.Name))
-		return
-	}
-	if _, ok := k.handlers[typ.alias]; ok {
-		k.problems = append(k.problems, fmt.Errorf("kind %s: alias %s has two handlers", k.Name, typ.alias))
-	}
-	k.handlers[typ.alias] = func(t *Turn) error {
+	k.HandleRaw(typ.alias, func(t *Turn) error {
 		var msg T
 		if err := json.Unmarshal(t.base.Delivery.Payload, &msg); err != nil {
 			return SettleAs(Undecodable, err)
 		}
 		return fn(t, msg)
-	}
+	})
 }
+
+// HandleRaw registers a handler that reads the delivery itself.
+func (k *Kind) HandleRaw(alias string, fn func(*Turn) error) {
+	if alias == "" {
+		k.Mistake(fmt.Errorf("kind %s: a handler's type has no alias", k.Name))
+		return
+	}
+	if _, ok := k.handlers[alias]; ok {
+		k.Mistake(fmt.Errorf("kind %s: alias %s has two handlers", k.Name, alias))
+	}
+	k.handlers[alias] = fn
+}
+
+// Mistake adds one to those that Check returns.
+func (k *Kind) Mistake(err error) { k.problems = append(k.problems, err) }
 
 // Handler returns the handler of alias, nil if there is none.
 func (k *Kind) Handler(alias string) func(*Turn) error { return k.handlers[alias] }

@@ -33,12 +33,14 @@ type Record struct {
 	Ops       []Op
 }
 
-// TurnRow is one row of the turn table; both journals are views of it.
+// TurnRow is one row of the turn table; both journals are views of it. A row without a delivery is a step: what a turn that
+// still runs commits ahead of its own row, under the same Seq. It adds to the outgoing feed only, and has neither state nor
+// checkpoint; a turn that is retracted leaves its steps to the sequence of the next one.
 type TurnRow struct {
 	Pos        int64 // given by the store's committer in commit order
 	Seq        uint64
-	DeliveryID ident.ID
-	// Incoming is the accepted delivery as JSON (Entry); Outgoing a JSON array of Entry, empty when nothing was sent.
+	DeliveryID ident.ID // zero for a step
+	// Incoming is the accepted delivery as JSON (Entry), empty for a step; Outgoing a JSON array of Entry, empty when nothing was sent.
 	Incoming []byte
 	OutFirst uint64 // sequence of the first outgoing entry
 	Outgoing []byte
@@ -46,6 +48,9 @@ type TurnRow struct {
 	StateAlias string
 	State      []byte
 }
+
+// IsStep reports whether the row is a step.
+func (t *TurnRow) IsStep() bool { return t.DeliveryID.IsZero() }
 
 // Entry is one fact in a journal: a delivery, and how it was settled if it was refused.
 type Entry struct {

@@ -24,21 +24,28 @@ type Base struct {
 	Limits     Limits
 	Reader     Reader
 	PlaceOf    func(ID) Place
+	Steps      Steps // nil: the turn can neither commit ahead nor wait
 	Receivers  ReceiversFunc
 }
 
 // Turn is what a handler works with: the delivery, the clock, its state, and the record it fills. It is valid until the
 // handler returns and must not be used by another goroutine.
 type Turn struct {
-	ctx    context.Context // the attempt's own; handed out by Context so that handlers need no second parameter
-	base   Base
-	record Record
-	out    []Entry
-	wrote  bool
+	ctx     context.Context // the attempt's own; handed out by Context so that handlers need no second parameter
+	base    Base
+	record  Record
+	out     []Entry
+	wrote   bool
+	anyway  Step
+	atEnd   []func()
+	ordinal int
+	began   time.Time
 }
 
 // NewTurn returns the turn of one attempt; ctx ends with the attempt.
-func NewTurn(ctx context.Context, base Base) *Turn { return &Turn{ctx: ctx, base: base} }
+func NewTurn(ctx context.Context, base Base) *Turn {
+	return &Turn{ctx: ctx, base: base, began: time.Now()}
+}
 
 // Context ends when the attempt does.
 func (t *Turn) Context() context.Context { return t.ctx }
@@ -211,5 +218,8 @@ type Result struct {
 
 // Result hands out what the handler staged.
 func (t *Turn) Result() Result {
-	return Result{Record: t.record, Out: t.out, StateAlias: t.base.StateAlias, State: t.base.State, Wrote: t.wrote}
+	t.end()
+	out, rows := t.fill(t.anyway, t.base.OutSeq+uint64(len(t.out)))
+	t.record.Outbox, t.record.Ops = append(t.record.Outbox, rows...), append(t.record.Ops, t.anyway.Ops...)
+	return Result{Record: t.record, Out: append(t.out, out...), StateAlias: t.base.StateAlias, State: t.base.State, Wrote: t.wrote}
 }

@@ -50,6 +50,13 @@ func appendEntry(b []byte, e *neuron.Entry) ([]byte, error) {
 	if d.Key != "" {
 		b = appendText(append(b, `,"key":`...), d.Key)
 	}
+	if d.Request != nil {
+		request, err := json.Marshal(d.Request)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"request":`...), request...)
+	}
 	if e.Settled != "" {
 		b = appendText(append(b, `,"settled":`...), string(e.Settled))
 	}

@@ -206,6 +206,9 @@ func (s *Store) writeTurn(u *undo, r *neuron.Record) error {
 	if n == nil || n.id != r.Neuron {
 		return fmt.Errorf("neuron %s has no row %d", r.Neuron, r.Key)
 	}
+	if t.IsStep() {
+		return s.writeStep(u, r, n)
+	}
 	if _, ok := s.turns[t.DeliveryID]; ok {
 		return neuron.ErrDuplicate
 	}
@@ -246,6 +249,27 @@ func (s *Store) writeTurn(u *undo, r *neuron.Record) error {
 	if gone := len(n.ids) - 2*s.limits.DedupeWindow; gone > 0 {
 		remove(u, s.turns, n.ids[gone-1])
 	}
+	return nil
+}
+
+// writeStep adds to the outgoing feed only.
+func (s *Store) writeStep(u *undo, r *neuron.Record, n *row) error {
+	t := r.Turn
+	if t.Seq != n.InSeq+1 || t.OutFirst != n.OutSeq+1 || len(t.Incoming) > 0 || len(t.Outgoing) == 0 || t.StateAlias != "" || r.Checkpoint != nil {
+		return fmt.Errorf("step %d/%d of %d/%d is none", t.Seq, t.OutFirst, n.InSeq, n.OutSeq)
+	}
+	var out []neuron.Entry
+	if err := json.Unmarshal(t.Outgoing, &out); err != nil {
+		return err
+	}
+	old := *n
+	old.Tallies = neuron.Tallies{In: maps.Clone(n.Tallies.In), Out: maps.Clone(n.Tallies.Out)}
+	u.add(func() { *n = old })
+	s.pos++
+	t.Pos = s.pos
+	n.out = append(n.out, out...)
+	count(&n.Tallies.Out, out...)
+	n.OutSeq += uint64(len(out))
 	return nil
 }
 

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	selectInSizes  = `select seq, length(incoming) from turn where neuron = ? and seq >= ? order by seq desc`
-	selectOutSizes = `select seq, out_first, length(outgoing) from turn where neuron = ? and outgoing is not null order by seq desc`
-	selectIn       = `select incoming from turn where neuron = ? and seq >= ? order by seq limit ?`
-	selectOutOf    = `select outgoing from turn where neuron = ? and seq = ?`
-	selectOut      = `select out_first, outgoing from turn where neuron = ? and seq >= ? and outgoing is not null order by seq`
+	selectInSizes  = `select seq, length(incoming) from turn where neuron = ? and seq >= ? and incoming is not null order by seq desc`
+	selectOutSizes = `select seq, out_first, length(outgoing) from turn where neuron = ? and outgoing is not null order by seq desc, pos desc`
+	selectIn       = `select incoming from turn where neuron = ? and seq >= ? and incoming is not null order by seq limit ?`
+	selectOutOf    = `select outgoing from turn where neuron = ? and seq = ? and out_first = ? and outgoing is not null`
+	selectOut      = `select out_first, outgoing from turn where neuron = ? and seq >= ? and outgoing is not null order by seq, pos`
 )
 
 // Entries reads a page of one feed. Both feeds are views of the turn rows; where the visible window begins is computed here
@@ -164,7 +164,7 @@ func (v *view) outgoing(ctx context.Context, p *neuron.Page) error {
 // within moves the window into a row that does not fit whole.
 func (v *view) within(ctx context.Context, p *neuron.Page, r sent, entries uint64, room int) error {
 	var list []json.RawMessage
-	err := v.s.queries.each(ctx, v.tx, selectOutOf, []any{v.key, int64(r.turn)}, func(scan func(...any) error) error {
+	err := v.s.queries.each(ctx, v.tx, selectOutOf, []any{v.key, int64(r.turn), int64(r.first)}, func(scan func(...any) error) error {
 		var b sql.RawBytes
 		if err := scan(&b); err != nil {
 			return err

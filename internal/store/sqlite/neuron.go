@@ -14,7 +14,7 @@ import (
 
 const (
 	selectRow   = `select key, place, in_seq, out_seq, tallies, state_alias, state from neuron where id = ?`
-	selectTurns = `select seq, incoming, outgoing, state_alias, state from turn where neuron = ? and seq > ? order by seq`
+	selectTurns = `select seq, incoming, outgoing, state_alias, state from turn where neuron = ? and seq > ? order by seq, pos`
 	selectKey   = `select coalesce(max(key), 0) from neuron`
 	// selectSettled looks into the unique index, and into the segments where the id is not newer than all that they hold.
 	selectSettled = `select 1 from turn where delivery_id = ?1 and neuron = ?2 union all
@@ -48,9 +48,14 @@ func (s *Store) activation(ctx context.Context, tx *sql.Tx, id neuron.ID) (n neu
 	err = s.queries.each(ctx, tx, selectTurns, []any{n.Key, int64(n.InSeq)}, func(scan func(...any) error) error {
 		var incoming, outgoing, state []byte
 		var alias sql.NullString
-		if err := scan(&n.InSeq, &incoming, &outgoing, &alias, &state); err != nil {
+		var seq uint64
+		if err := scan(&seq, &incoming, &outgoing, &alias, &state); err != nil {
 			return err
 		}
+		if incoming == nil {
+			return tallyOut(&n.Checkpoint, outgoing) // a step: its turn may have been retracted
+		}
+		n.InSeq = seq
 		if alias.Valid {
 			n.StateAlias, n.State = alias.String, state
 		}
@@ -75,6 +80,11 @@ func tally(c *neuron.Checkpoint, incoming, outgoing []byte) error {
 		c.Tallies.In = map[string]uint64{}
 	}
 	c.Tallies.In[in.Alias]++
+	return tallyOut(c, outgoing)
+}
+
+// tallyOut counts what one row sent.
+func tallyOut(c *neuron.Checkpoint, outgoing []byte) error {
 	if outgoing == nil {
 		return nil
 	}

@@ -106,14 +106,17 @@ func (s *Store) writeTurn(ctx context.Context, key int64, t *neuron.TurnRow) err
 	if crash.Off(crash.DedupeOff) {
 		id = ident.New(s.options.Now())
 	}
-	var alias, state, outgoing any
+	var delivery, incoming, alias, state, outgoing any
+	if !t.IsStep() {
+		delivery, incoming = id[:], t.Incoming
+	}
 	if t.StateAlias != "" {
 		alias, state = t.StateAlias, t.State
 	}
 	if len(t.Outgoing) > 0 {
 		outgoing = t.Outgoing
 	}
-	_, err := s.w.exec(ctx, insertTurn, t.Pos, key, int64(t.Seq), id[:], t.Incoming, int64(t.OutFirst), outgoing, alias, state)
+	_, err := s.w.exec(ctx, insertTurn, t.Pos, key, int64(t.Seq), delivery, incoming, int64(t.OutFirst), outgoing, alias, state)
 	switch {
 	case isUnique(err):
 		return neuron.ErrDuplicate

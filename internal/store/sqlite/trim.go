@@ -14,7 +14,7 @@ import (
 const (
 	selectNeuron = `select in_seq, marks, latest from neuron where key = ?`
 	// selectSince reads the turns since the checkpoint before: few, and the newest.
-	selectSince  = `select delivery_id, length(incoming), coalesce(length(outgoing), 0) from turn where neuron = ? and seq > ?`
+	selectSince  = `select delivery_id, coalesce(length(incoming), 0), coalesce(length(outgoing), 0) from turn where neuron = ? and seq > ?`
 	updateNeuron = `update neuron set in_seq = ?, out_seq = ?, tallies = ?, marks = ?, latest = ?, state_alias = ?, state = ?
 		where key = ?`
 	insertSeen   = `insert into seen (neuron, segment, ids) values (?, ?, ?)`
@@ -40,7 +40,7 @@ func (s *Store) writeCheckpoint(ctx context.Context, key int64, c *neuron.Checkp
 	}
 	var ids []byte
 	if err := s.w.each(ctx, selectSince, []any{key, before}, func(v []driver.Value) error {
-		id := v[0].([]byte)
+		id, _ := v[0].([]byte) // a step has none
 		if ids = append(ids, id...); bytes.Compare(id, latest) > 0 {
 			latest = id
 		}

@@ -41,6 +41,7 @@ type step struct {
 	payload  int      // bytes of the incoming payload
 	sends    int
 	sendSize int
+	steps    int    // committed before it
 	state    string // "" leaves it as it is
 }
 
@@ -60,12 +61,7 @@ func (a *actor) turn(s step) *neuron.Record {
 		Correlation: s.id, At: at}
 	entry := neuron.Entry{Delivery: d}
 	row := &neuron.TurnRow{Seq: a.now.InSeq + 1, DeliveryID: s.id, Incoming: encode(entry), OutFirst: a.now.OutSeq + 1}
-	var sent []neuron.Entry
-	for i := range s.sends {
-		sent = append(sent, neuron.Entry{Delivery: neuron.Delivery{ID: ident.New(at), Alias: fmt.Sprintf("suite.out%d.v1", i%2),
-			Payload: payload(s.sendSize), Caller: a.id, Target: neuron.ID{Owner: "me", Kind: "suite", Key: "elsewhere"},
-			Correlation: s.id, Causation: s.id, Seq: a.now.OutSeq + uint64(i) + 1, Depth: 1, At: at}})
-	}
+	sent := a.entries(s.id, s.sends, s.sendSize)
 	if s.sends > 0 {
 		row.Outgoing = encode(sent)
 	}
@@ -92,10 +88,38 @@ func (a *actor) turn(s step) *neuron.Record {
 	return r
 }
 
-// turns makes n records of the same kind.
+// entries are n that are sent next.
+func (a *actor) entries(cause ident.ID, n, size int) (sent []neuron.Entry) {
+	for i := range n {
+		sent = append(sent, neuron.Entry{Delivery: neuron.Delivery{ID: ident.New(at), Alias: fmt.Sprintf("suite.out%d.v1", i%2),
+			Payload: payload(size), Caller: a.id, Target: neuron.ID{Owner: "me", Kind: "suite", Key: "elsewhere"},
+			Correlation: cause, Causation: cause, Seq: a.now.OutSeq + uint64(i) + 1, Depth: 1, At: at}})
+	}
+	return sent
+}
+
+// ahead makes the record of a step: entries that a turn commits before its own row.
+func (a *actor) ahead(sends, size int) *neuron.Record {
+	sent := a.entries(ident.New(at), sends, size)
+	row := &neuron.TurnRow{Seq: a.now.InSeq + 1, OutFirst: a.now.OutSeq + 1, Outgoing: encode(sent)}
+	for range sent {
+		a.sizes[neuron.Out] = append(a.sizes[neuron.Out], len(row.Outgoing)/sends)
+	}
+	r := &neuron.Record{Place: neuron.PlaceOf(a.id.String()), Neuron: a.id, Key: a.key, New: !a.known, Turn: row}
+	a.known = true
+	a.out = append(a.out, sent...)
+	a.now.OutSeq += uint64(sends)
+	count(&a.now.Tallies.Out, sent...)
+	return r
+}
+
+// turns makes n records of the same kind, each after its steps.
 func (a *actor) turns(n int, s step) []*neuron.Record {
 	var out []*neuron.Record
 	for range n {
+		for range s.steps {
+			out = append(out, a.ahead(1+s.sends%3, s.sendSize))
+		}
 		out = append(out, a.turn(s))
 	}
 	return out

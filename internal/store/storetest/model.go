@@ -41,6 +41,7 @@ func testModel(t *testing.T, e Engine) {
 				if st.sends < 60 {
 					st.sendSize = rapid.SampledFrom([]int{0, 0, 100, 10_000}).Draw(rt, "send size")
 				}
+				st.steps = rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(rt, "steps")
 				group = append(group, a.turns(rapid.SampledFrom([]int{1, 1, 3, 20}).Draw(rt, "turns"), st)...)
 			}
 			if rapid.IntRange(0, 4).Draw(rt, "fails") == 0 {

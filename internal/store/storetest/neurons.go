@@ -91,6 +91,48 @@ func testCheckpoint(t *testing.T, e Engine) {
 	}
 }
 
+// testSteps: what turns commit ahead of their own rows is in the outgoing feed and its tallies, and nowhere else: whether the
+// turn follows, was retracted, or is the first of its neuron.
+func testSteps(t *testing.T, e Engine) {
+	// N-13, N-27
+	s := open(t, e)
+	f := claim(t, e, s)
+	a := newActor("a", 1)
+	a.every = 4
+	commit(t, s, f, a.ahead(2, 0))
+	a.verifySteps(t, s)
+	commit(t, s, f, a.ahead(1, 0), a.turn(step{sends: 1, state: "one"}))
+	a.verifySteps(t, s)
+	for i := range 14 {
+		commit(t, s, f, a.turns(1, step{steps: i % 3, sends: i % 2})...)
+		a.verifySteps(t, s)
+		commit(t, s, f, a.ahead(3, 10))
+		a.verifySteps(t, s)
+	}
+	commit(t, s, f, a.turns(700, step{steps: 1, sends: 1, sendSize: 30})...)
+	a.verifySteps(t, s)
+	a.checkSettled(t, s, a.ids[:40], true)
+	a.checkSettled(t, s, a.ids[len(a.ids)-40:], true)
+}
+
+// verifySteps is verify for a neuron whose row may be there before its first turn.
+func (a *actor) verifySteps(t *testing.T, s neuron.Store) {
+	t.Helper()
+	if len(a.in) > 0 {
+		a.verify(t, s)
+		return
+	}
+	n, err := s.Neuron(t.Context(), a.id)
+	if err != nil || n.Key != a.key || n.InSeq != 0 || n.OutSeq != a.now.OutSeq || !sameTallies(n.Tallies.Out, a.now.Tallies.Out) {
+		t.Fatalf("%+v, %v, want %+v", n, err, a.now)
+	}
+	p, err := s.Entries(t.Context(), a.id, neuron.Out, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.checkPage(t, neuron.Out, 0, 100, p)
+}
+
 // testTallies: compaction lowers neither tallies nor sequences.
 func testTallies(t *testing.T, e Engine) {
 	// N-13

@@ -58,6 +58,7 @@ func Run(t *testing.T, e Engine) {
 		{"Shared", true, false, false, testShared},
 		{"Turns", false, false, false, testTurns},
 		{"Checkpoint", false, false, false, testCheckpoint},
+		{"Steps", false, false, false, testSteps},
 		{"Tallies", false, false, false, testTallies},
 		{"WindowByEntries", false, false, false, testWindowByEntries},
 		{"WindowByBytes", false, false, false, testWindowByBytes},

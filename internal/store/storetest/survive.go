@@ -13,6 +13,7 @@ func life(t *testing.T, e Engine, s neuron.Store) (neuron.Fence, []*actor) {
 	f := claim(t, e, s)
 	a, b := newActor("a", 1), newActor("b", 2)
 	commit(t, s, f, a.turns(600, step{sends: 1, sendSize: 50})...)
+	commit(t, s, f, a.ahead(1, 50)) // of a turn that never ended
 	for i := range 30 {
 		r := b.turn(step{state: string(rune('a' + i))})
 		r.Outbox, r.Started, r.Dead = []neuron.OutboxRow{outboxRow(a.id)}, []neuron.Execution{execution(b.id)}, []neuron.DeadLetter{deadLetter(a.id)}

@@ -40,8 +40,8 @@ create table turn (
 	pos         integer primary key,
 	neuron      integer not null,
 	seq         integer not null,
-	delivery_id blob not null,
-	incoming    blob not null,
+	delivery_id blob,                  -- null, like incoming, for a step: what the turn of this seq committed ahead of its end
+	incoming    blob,
 	out_first   integer not null,
 	outgoing    blob,
 	state_alias text,
@@ -120,7 +120,8 @@ create index connection_expiry on connection (owner, expires_at);
 -- owner: neuron
 create table call (
 	id       blob primary key,         -- of the request; goes with the commit of the caller's end fact
-	cause    blob not null,            -- the delivery whose handler asks; zero from outside
+	cause    blob not null,            -- the delivery whose handler asks
+	correlation blob not null,
 	caller   text not null,            -- empty from outside
 	target   text not null,
 	alias    text not null,            -- of contract and method
