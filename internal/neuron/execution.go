@@ -29,6 +29,9 @@ type Execution struct {
 	Kind   string          `json:"kind"`
 	Policy Policy          `json:"policy"`
 	Input  json.RawMessage `json:"input"`
+	// Value is what Input encodes, for the adapter that runs in the program that started the execution. It is not kept: after
+	// a restart it is nil.
+	Value any `json:"-"`
 	// Then is the alias under which the outcome, an Ended, is delivered to Neuron.
 	Then     string        `json:"then"`
 	Deadline time.Duration `json:"deadline,omitempty"` // of one run; 0: none

@@ -31,7 +31,7 @@ func (id ID) Check() error {
 		if p == "" {
 			return fmt.Errorf("%w: %q has an empty part", ErrInvalidID, id.String())
 		}
-		if strings.ContainsAny(p, "/\x00") {
+		if strings.IndexByte(p, '/') >= 0 || strings.IndexByte(p, 0) >= 0 {
 			return fmt.Errorf("%w: part %q holds a slash or a zero byte", ErrInvalidID, p)
 		}
 	}

@@ -26,7 +26,7 @@ func NewKind(name string) *Kind { return &Kind{Name: name, handlers: map[string]
 func Handle[T any](k *Kind, typ Type[T], fn func(*Turn, T) error) {
 	k.HandleRaw(typ.alias, func(t *Turn) error {
 		var msg T
-		if err := json.Unmarshal(t.base.Delivery.Payload, &msg); err != nil {
+		if err := read(t, &msg); err != nil {
 			return SettleAs(Undecodable, err)
 		}
 		return fn(t, msg)

@@ -44,6 +44,18 @@ func TestHandlersAreOfTheirKind(t *testing.T) {
 	if err := handle("test.number.v1", `{"n":3}`); !errors.As(err, &refusal) || refusal.Code != neuron.Undecodable {
 		t.Errorf("a payload of another type: %v", err)
 	}
+	// What the payload encodes may be at hand; what is of another type is not taken for it.
+	for _, c := range []struct {
+		message any
+		want    int
+	}{{order{N: 5}, 5}, {7, 3}} {
+		got = nil
+		turn := neuron.NewTurn(t.Context(), neuron.Base{Message: c.message,
+			Delivery: neuron.Delivery{Alias: "test.order.v1", Payload: json.RawMessage(`{"n":3}`)}})
+		if err := one.Handler("test.order.v1")(turn); err != nil || !slices.Equal(got, []int{c.want}) {
+			t.Errorf("with %v at hand: %v, %v", c.message, got, err)
+		}
+	}
 	if h := other.Handler("test.order.v1"); h != nil || len(other.Aliases()) != 0 {
 		t.Errorf("the other kind of that name handles %v", other.Aliases())
 	}

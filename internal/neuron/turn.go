@@ -16,7 +16,9 @@ type Reader interface {
 
 // Base is what a turn starts from. The engine fills it.
 type Base struct {
-	Delivery   Delivery
+	Delivery Delivery
+	// Message is what the delivery's payload encodes, nil where only the payload is at hand.
+	Message    any
 	Now        time.Time
 	StateAlias string
 	State      []byte

@@ -32,3 +32,12 @@ func (t Type[T]) Decode(b json.RawMessage) (T, error) {
 	}
 	return v, nil
 }
+
+// read takes what the turn's delivery says, which need not be decoded where it is at hand.
+func read[T any](t *Turn, msg *T) error {
+	if m, ok := t.base.Message.(T); ok {
+		*msg = m
+		return nil
+	}
+	return json.Unmarshal(t.base.Delivery.Payload, msg)
+}

@@ -127,7 +127,7 @@ func (w *work) startInference(e turn.StartInference, begins bool) {
 	w.s.Alarm = ident.ID{}
 	in := inferenceInput{PID: w.pid, Session: w.s.Session, Branch: w.s.Branch, Through: w.s.Messages, Model: w.s.Model,
 		Inference: e.Inference, Attempt: e.Attempt}
-	w.t.Start(neuron.Execution{ID: w.s.Execution, Attempt: e.Attempt, Kind: InferenceKind, Policy: neuron.Attach, Input: encode(in),
+	w.t.Start(neuron.Execution{ID: w.s.Execution, Attempt: e.Attempt, Kind: InferenceKind, Policy: neuron.Attach, Input: encode(in), Value: in,
 		Then: answerType.Alias(), Estimate: w.reservation()})
 	w.event(wire.StepStarted, wire.StepStartedEvent{Step: e.Inference, Attempt: e.Attempt, Turn: begins, Model: w.s.Model,
 		Messages: w.joined, State: w.tell()})

@@ -26,9 +26,11 @@ type inference Host
 // tokens count.
 func (f *inference) Run(ctx context.Context, x neuron.Execution) (json.RawMessage, error) {
 	h := (*Host)(f)
-	var in inferenceInput
-	if err := json.Unmarshal(x.Input, &in); err != nil {
-		return nil, fmt.Errorf("cannot read the inference: %w", err)
+	in, ok := x.Value.(inferenceInput)
+	if !ok {
+		if err := json.Unmarshal(x.Input, &in); err != nil {
+			return nil, fmt.Errorf("cannot read the inference: %w", err)
+		}
 	}
 	a := answer{Step: in.Inference, Model: in.Model, StartedAt: h.o.Now()}
 	err := f.stream(ctx, in, &a)

@@ -37,6 +37,8 @@ type activation struct {
 // job is one delivery on its way through a mailbox.
 type job struct {
 	d neuron.Delivery
+	// msg is what d's payload encodes, nil where only the payload is at hand.
+	msg any
 	// accept jobs are those of Accept; ops are committed with their turn.
 	accept bool
 	ops    []neuron.Op

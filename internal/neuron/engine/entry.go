@@ -51,15 +51,15 @@ func (e *Engine) Accept(ctx context.Context, d neuron.Delivery, ops ...neuron.Op
 	if err != nil {
 		return err
 	}
-	return e.take(ctx, d, ops)
+	return e.take(ctx, &job{d: d, ops: ops})
 }
 
 // take is Accept for a delivery that is complete and whose payload is the engine's own.
-func (e *Engine) take(ctx context.Context, d neuron.Delivery, ops []neuron.Op) error {
-	if err := e.reserve(ctx, d.ID); err != nil {
+func (e *Engine) take(ctx context.Context, j *job) error {
+	if err := e.reserve(ctx, j.d.ID); err != nil {
 		return err
 	}
-	j := &job{d: d, accept: true, ops: ops, done: make(chan error, 1)}
+	j.accept, j.done = true, make(chan error, 1)
 	e.accept(j)
 	return await(ctx, j.done)
 }

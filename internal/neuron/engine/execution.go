@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"soma/ident"
@@ -100,7 +101,7 @@ func (e *Engine) runAdapter(ctx context.Context, x neuron.Execution, recovered b
 	}
 	switch {
 	case err != nil:
-		ended.Error = err.Error()
+		ended.Error = strings.ToValidUTF8(err.Error(), "\ufffd") // as its row has it
 	case !found:
 		ended.Status, ended.Error = neuron.Unknown, "a restart hid the outcome"
 	case len(payload) > 0 && !json.Valid(payload):
@@ -119,7 +120,7 @@ func (e *Engine) bring(ctx context.Context, x neuron.Execution, ended neuron.End
 		Causation: x.Causation, Depth: x.Depth, At: e.now(),
 	}
 	for n := 1; ; n++ {
-		err := e.take(ctx, d, nil)
+		err := e.take(ctx, &job{d: d, msg: ended})
 		if err == nil || errors.Is(err, neuron.ErrStopped) || e.stops() {
 			return
 		}

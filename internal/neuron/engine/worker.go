@@ -101,7 +101,7 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 	}
 	attempt, cancel := context.WithTimeout(ctx, e.limits.AttemptTime)
 	t := neuron.NewTurn(attempt, neuron.Base{
-		Delivery: j.d, Now: e.now(), StateAlias: a.alias, State: a.body, OutSeq: a.outSeq, Limits: e.limits, Reader: e.store,
+		Delivery: j.d, Message: j.msg, Now: e.now(), StateAlias: a.alias, State: a.body, OutSeq: a.outSeq, Limits: e.limits, Reader: e.store,
 		PlaceOf: e.placeOf, Receivers: e.receivers,
 	})
 	e.inflight.enter(slot, j.d.ID)
