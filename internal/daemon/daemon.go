@@ -17,6 +17,7 @@ import (
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 	"soma/internal/neuron/engine"
+	"soma/internal/neuron/graph"
 	"soma/internal/process"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/supervise"
@@ -121,8 +122,13 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		Room: d.room, Hold: d.config.Recover == config.Hold, MaxConcurrent: d.config.MaxConcurrent, Spool: d.home.Spool(),
 		Billed: d.billed, CellEnded: d.cellEnded, Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: now, Log: d.log,
 	})
+	connections, err := graph.New(graph.Options{Reader: d.store})
+	if err != nil {
+		return err
+	}
 	options := engine.Options{
-		Store: d.neuronStore(), Kinds: d.host.Kinds(), Types: d.host.Aliases(),
+		Store: d.neuronStore(), Kinds: append(d.host.Kinds(), connections.Kind()), Types: append(d.host.Aliases(), graph.Aliases()...),
+		Relay:    connections,
 		Adapters: map[string]neuron.Adapter{process.InferenceKind: d.host.Adapter()},
 		Node:     node, Now: now, Log: d.log, Committed: d.committed, Fatal: d.fail, Inflight: filepath.Join(d.home.Cache(), "inflight"),
 		Generation: d.store.Generation(),

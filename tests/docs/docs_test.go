@@ -75,9 +75,9 @@ func TestDiagramIsTheTableOfMoves(t *testing.T) {
 }
 
 var (
-	tableHead = regexp.MustCompile(`(?s)-- owner: (\w+)\ncreate table (\w+) \((.*?)\n\)`)
+	tableHead = regexp.MustCompile(`(?s)-- owner: ([\w/]+)\ncreate table (\w+) \((.*?)\n\)`)
 	columnRow = regexp.MustCompile(`(?m)^\t(\w+) +(?:text|integer|blob)`)
-	part      = regexp.MustCompile(`(?m)^\*\*(\w+)\*\* \(owner: (\w+)\)`)
+	part      = regexp.MustCompile(`(?m)^\*\*(\w+)\*\* \(owner: ([\w/]+)\)`)
 )
 
 // Each table with its owner and all its columns is in the format's page, and nothing else is.
