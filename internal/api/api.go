@@ -72,11 +72,31 @@ type Daemon interface {
 	Models(ctx context.Context) ([]wire.Model, error)
 }
 
+// Evidence is what the routes of journals, dead letters and traces ask for, under the terms of Processes.
+type Evidence interface {
+	DeadLetters(ctx context.Context, after string, limit int) ([]wire.DeadLetter, error)
+	Redrive(ctx context.Context, letter string) (wire.Redriven, error)
+	Discard(ctx context.Context, letter string) (wire.Discarded, error)
+	// Journal reads at most limit entries of a neuron's feed after a sequence; neuron is owner/kind/key, feed one of wire's.
+	Journal(ctx context.Context, neuron, feed string, after uint64, limit int) (wire.Journal, error)
+	// FollowJournal begins to follow a feed after a cursor; nothing that is kept or comes is left out but behind a reset.
+	FollowJournal(neuron, feed string, after wire.Cursor) (JournalFollower, error)
+	// Trace finds what led to a thing and what followed from it, by any id that a person sees.
+	Trace(ctx context.Context, id string) (wire.Trace, error)
+}
+
+// JournalFollower is one follower of a journal, an alias for the same reason as Subscription.
+type JournalFollower = interface {
+	Next(ctx context.Context) (wire.JournalItem, error)
+	Close()
+}
+
 // Options are the parts of a Server. All are needed, but those that say otherwise.
 type Options struct {
 	Sessions  Sessions
 	Processes Processes
 	Events    Events
+	Evidence  Evidence
 	Daemon    Daemon
 	// Authorize returns what the bearer of a token may do, Nobody if the token is not valid. It is called for each request
 	// and at each heartbeat of a stream, compares in constant time, and reads the token anew.
@@ -110,7 +130,7 @@ type Server struct {
 
 // New returns a server. The error names a missing part.
 func New(o Options) (*Server, error) {
-	if o.Sessions == nil || o.Processes == nil || o.Events == nil || o.Daemon == nil || o.Authorize == nil || o.Log == nil {
+	if o.Sessions == nil || o.Processes == nil || o.Events == nil || o.Evidence == nil || o.Daemon == nil || o.Authorize == nil || o.Log == nil {
 		return nil, errors.New("cannot make the API: a part is missing")
 	}
 	s := &Server{

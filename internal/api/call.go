@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -71,6 +72,15 @@ func (c *call) number(name string, otherwise, least, most uint64) (uint64, error
 		return 0, wire.Errorf(wire.BadRequest, "%s is not a number from %d to %d", name, least, most)
 	}
 	return n, nil
+}
+
+// cursor returns where a stream goes on: the id of the last event seen, or the query's after.
+func (c *call) cursor() (wire.Cursor, error) {
+	at, err := wire.ParseCursor(cmp.Or(c.r.Header.Get("Last-Event-ID"), c.query.Get("after")))
+	if err != nil {
+		return at, wire.Errorf(wire.BadRequest, "the cursor is not generation.seq")
+	}
+	return at, nil
 }
 
 const anyNumber = 1<<63 - 1

@@ -24,13 +24,9 @@ func followSession(s *Server, ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	text := c.r.Header.Get("Last-Event-ID")
-	if text == "" {
-		text = c.query.Get("after")
-	}
-	at, err := wire.ParseCursor(text)
+	at, err := c.cursor()
 	if err != nil {
-		return wire.Errorf(wire.BadRequest, "the cursor is not generation.seq")
+		return err
 	}
 	sub := s.Events.Subscribe(id)
 	defer sub.Close()
@@ -51,7 +47,7 @@ func followSession(s *Server, ctx context.Context, c *call) error {
 		if err := out.flush(); err != nil {
 			return err
 		}
-		item, err := s.next(ctx, sub, out)
+		item, err := next(s, ctx, sub, out)
 		if err != nil {
 			return err
 		}
@@ -130,7 +126,7 @@ func followHints(s *Server, ctx context.Context, c *call) error {
 		return err
 	}
 	for {
-		item, err := s.next(ctx, sub, out)
+		item, err := next(s, ctx, sub, out)
 		switch {
 		case err != nil:
 			return err

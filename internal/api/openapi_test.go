@@ -110,6 +110,15 @@ func TestSamplesAreAsDescribed(t *testing.T) { // I-20
 	sample("GET", "/v1/processes/{pid}/ledger", "/v1/processes/1/ledger?limit=1", "", "")
 	sample("PUT", "/v1/processes/{pid}/signals/{client}", "/v1/processes/1/signals/a", `{"signal":"terminate"}`, "")
 	sample("GET", "/v1/processes/{pid}", "/v1/processes/1?wait=1s", "", "")
+	const journal = "/v1/neurons/{owner}/{kind}/{key}/journal"
+	sample("GET", journal, "/v1/neurons/me/process/1/journal?feed=out&after=1&limit=1", "", "")
+	sample("GET", journal, "/v1/neurons/me/process/2/journal", "", wire.NotFound)
+	sample("GET", "/v1/deadletters", "/v1/deadletters?limit=1", "", "")
+	sample("PUT", "/v1/deadletters/{letter}/redrive", "/v1/deadletters/d1/redrive", "", "")
+	sample("PUT", "/v1/deadletters/{letter}/redrive", "/v1/deadletters/d1/redrive", "", wire.NotFound)
+	sample("DELETE", "/v1/deadletters/{letter}", "/v1/deadletters/d2", "", "")
+	sample("GET", "/v1/traces/{id}", "/v1/traces/1", "", "")
+	sample("GET", "/v1/traces/{id}", "/v1/traces/none", "", wire.NotFound)
 	sample("DELETE", session, "/v1/sessions/s", "", "")
 	sample("POST", "/v1/daemon/stop", "/v1/daemon/stop", `{"kernels":true}`, "")
 	if s := <-r.world.stopped; !s.Kernels {
@@ -148,6 +157,10 @@ func TestSamplesAreAsDescribed(t *testing.T) { // I-20
 	seen["GET "+events] = true
 	stream("/v1/events", func(e sse) error { return s.CheckEvent("/v1/events", e.kind, e.id, []byte(e.data)) }, "hint")
 	seen["GET /v1/events"] = true
+
+	entries := func(e sse) error { return s.CheckEvent(journal+"/entries", e.kind, e.id, []byte(e.data)) }
+	stream("/v1/neurons/me/process/1/journal/entries?after=1", entries, wire.Reset, wire.JournalEntryAdded)
+	seen["GET "+journal+"/entries"] = true
 
 	for _, route := range api.Routes() {
 		if key := route.Method + " " + route.Path; !seen[key] {
@@ -194,6 +207,8 @@ func TestSchemasAreTheStructs(t *testing.T) { // I-20
 		wire.StoppingEvent{},
 		wire.Hint{}, wire.OpenSession{}, wire.Session{}, wire.Input{}, wire.InputState{}, wire.RunCell{}, wire.Cell{},
 		wire.CellFault{}, wire.OutputPage{}, message.Message{}, message.Call{}, message.Opaque{}, message.Usage{},
+		wire.DeadLetter{}, wire.Redriven{}, wire.Discarded{}, wire.Journal{}, wire.JournalReset{}, wire.JournalEntry{}, wire.JournalEnded{},
+		wire.Trace{}, wire.TraceNode{}, wire.TraceGap{}, wire.List[wire.DeadLetter]{},
 		wire.List[wire.Session]{}, wire.List[wire.Process]{}, wire.List[wire.Message]{}, wire.List[wire.LedgerRow]{}, wire.List[wire.Model]{},
 	} {
 		typ := reflect.TypeOf(v)

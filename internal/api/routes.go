@@ -79,6 +79,13 @@ func routes() []route {
 		answer(get, "/v1/processes/{pid}/ledger", Read, 0, listLedger, "after", "limit"),
 
 		stream("/v1/events", followHints),
+
+		answer(get, "/v1/neurons/{owner}/{kind}/{key}/journal", Read, 0, journal, "feed", "after", "limit"),
+		stream("/v1/neurons/{owner}/{kind}/{key}/journal/entries", followJournal, "feed", "after"),
+		answer(get, "/v1/deadletters", Read, 0, listDeadLetters, "after", "limit"),
+		answer(put, "/v1/deadletters/{letter}/redrive", Operate, 0, redrive),
+		answer(http.MethodDelete, "/v1/deadletters/{letter}", Operate, 0, discard),
+		answer(get, "/v1/traces/{id}", Read, 0, trace),
 	}
 	for i := range table {
 		if slices.Contains(table[i].Query, "wait") {

@@ -160,10 +160,12 @@ func (o *stream) flush() error {
 
 // next waits for an item of a subscription; while there is none, it sends heartbeats. At each of them, and in their rhythm
 // while items come, it looks at the token.
-func (s *Server) next(ctx context.Context, sub Subscription, out *stream) (wire.Item, error) {
+func next[T any](s *Server, ctx context.Context, sub interface {
+	Next(context.Context) (T, error)
+}, out *stream) (item T, err error) {
 	for {
 		wait, cancel := context.WithTimeout(ctx, s.heartbeat)
-		item, err := sub.Next(wait)
+		item, err = sub.Next(wait)
 		cancel()
 		quiet := err != nil
 		if ctx.Err() != nil || quiet && !errors.Is(err, context.DeadlineExceeded) {
@@ -171,14 +173,14 @@ func (s *Server) next(ctx context.Context, sub Subscription, out *stream) (wire.
 		}
 		if quiet || time.Since(out.checked) >= s.heartbeat {
 			if err := out.check(); err != nil {
-				return wire.Item{}, err
+				return *new(T), err
 			}
 		}
 		if !quiet {
 			return item, nil
 		}
 		if err := out.heartbeat(); err != nil {
-			return wire.Item{}, err
+			return *new(T), err
 		}
 	}
 }

@@ -17,8 +17,10 @@ import (
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 	"soma/internal/neuron/engine"
+	"soma/internal/neuron/evidence"
 	"soma/internal/neuron/graph"
 	"soma/internal/process"
+	"soma/internal/process/facts"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/supervise"
 	"soma/internal/store/sqlite"
@@ -186,6 +188,9 @@ func (d *daemon) run(ctx context.Context, lock *config.Lock) error {
 	defer d.stopPart("processes", d.host.Stop)
 	server, err := api.New(api.Options{
 		Sessions: d.sessions(), Processes: d.host, Events: eventsOf{d.events, d.host, d.store.Generation()}, Daemon: d,
+		Evidence: evidence.New(evidence.Options{
+			Engine: d.engine, Reader: d.store, Domain: &facts.Facts{Owner: owner, Reader: d.store}, Generation: d.store.Generation(),
+		}),
 		Authorize: d.authorize, Metrics: d.telemetry.Metrics, Observe: d.answered, Build: d.o.Build, Log: d.log,
 	})
 	if err != nil {

@@ -105,7 +105,7 @@ func (w *work) takeCalls() error {
 	w.s.Calls = nil
 	w.took.Cells = make([]string, len(calls))
 	full := w.h.room(w.s.Kernel.ID)
-	events, rows := make([]turn.Call, len(calls)), make([]*insertToolCall, len(calls))
+	events := make([]turn.Call, len(calls))
 	for i, c := range calls {
 		open := openCall{Position: i, CallID: c.ID, Row: CallRow(w.t.Delivery().ID, i)}
 		row := &insertToolCall{id: open.Row, pid: w.pid, branch: w.s.Branch, step: w.took.Step, position: i, call: c,
@@ -115,6 +115,7 @@ func (w *work) takeCalls() error {
 			why := clip(err.Error(), cutText)
 			row.state, row.status, row.endedAt = "ended", message.Error, w.t.Now()
 			w.results[open.key()] = message.Message{Role: message.Tool, CallID: c.ID, Status: message.Error, Text: why}
+			row.result = w.held(open.key())
 			w.refused = append(w.refused, wire.ToolResultEvent{Step: w.took.Step, Position: i, CallID: c.ID, Tool: clip(c.Tool, 256),
 				Status: string(message.Error), Error: why})
 		} else {
@@ -123,13 +124,10 @@ func (w *work) takeCalls() error {
 		}
 		w.t.Write(row)
 		w.s.Calls, w.took.Cells[i] = append(w.s.Calls, open), row.cell
-		events[i], rows[i] = turn.Call{ID: open.key(), Settled: err != nil}, row
+		events[i] = turn.Call{ID: open.key(), Settled: err != nil}
 	}
 	if err := w.step(turn.Answered{Inference: w.took.Step, Attempt: w.took.Attempt, Calls: events}); err != nil {
 		return err
-	}
-	for i := range rows {
-		rows[i].result = w.held(events[i].ID)
 	}
 	crash.Point(crash.AnswerBeforeCommit)
 	return nil

@@ -110,16 +110,24 @@ type inferenceInput struct {
 	Attempt   int       `json:"attempt"`
 }
 
+// Aliases by which the deliveries that begin or end work are told apart from outside.
+const (
+	AdmitAlias   = "agent.admit.v1"
+	ForwardAlias = "session.admit.v1"
+	AnswerAlias  = "agent.answer.v1"
+	RunCellAlias = "session.run_cell.v1"
+)
+
 // The permanent aliases.
 var (
 	openType      = neuron.NewType[open]("session.open.v1")
 	closeType     = neuron.NewType[closing]("session.close.v1")
-	forwardType   = neuron.NewType[admit]("session.admit.v1")
-	runCellType   = neuron.NewType[runCell]("session.run_cell.v1")
+	forwardType   = neuron.NewType[admit](ForwardAlias)
+	runCellType   = neuron.NewType[runCell](RunCellAlias)
 	stopCellType  = neuron.NewType[stopCell]("session.stop_cell.v1")
-	admitType     = neuron.NewType[admit]("agent.admit.v1")
+	admitType     = neuron.NewType[admit](AdmitAlias)
 	dispatchType  = neuron.NewType[dispatch]("agent.dispatch.v1")
-	answerType    = neuron.NewType[neuron.Ended]("agent.answer.v1")
+	answerType    = neuron.NewType[neuron.Ended](AnswerAlias)
 	signalType    = neuron.NewType[signal]("agent.signal.v1")
 	wokeType      = neuron.NewType[woke]("agent.woke.v1")
 	cellEndedType = neuron.NewType[pykernel.CellEnded](pykernel.CellEndedAlias)

@@ -94,7 +94,7 @@ type insertToolCall struct {
 	status   message.CallStatus
 	cell     string
 	at       time.Time
-	result   []byte // of a call that was refused, while earlier ones run
+	result   []byte // of a call that was refused
 	endedAt  time.Time
 }
 

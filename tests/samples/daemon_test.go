@@ -3,16 +3,21 @@ package samples
 import (
 	"bufio"
 	"context"
+	"database/sql"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"soma/ident"
 	"soma/internal/cli"
 	"soma/internal/config"
 	"soma/internal/daemon"
+	"soma/internal/neuron"
 )
 
 // TestMain is the program itself where the test starts it with arguments of the program.
@@ -112,6 +117,41 @@ func (r *running) serve(t *testing.T) {
 	case <-t.Context().Done():
 		t.Fatal(t.Context().Err())
 	}
+}
+
+// deadLetters puts two dead letters into the store, as a build without a handler leaves them, while the daemon is away.
+func (r *running) deadLetters(t *testing.T) (ids []ident.ID) {
+	t.Helper()
+	if out, err := r.command("stop").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := <-r.exited; err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", r.home.Database())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	for range 2 {
+		now := time.Now()
+		d := neuron.Delivery{ID: ident.New(now), Alias: "lost.v1", Payload: json.RawMessage(`{}`), Target: neuron.ID{Owner: "me", Kind: "lost", Key: "a"}, At: now.UTC()}
+		d.Correlation = d.ID
+		body, err := json.Marshal(d)
+		if err == nil {
+			_, err = db.ExecContext(t.Context(), `insert into dead_letter (id, delivery, code, error, attempts, ended_at) values (?, ?, 'no_handler', '', 1, ?)`,
+				d.ID[:], body, now.UnixMicro())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, d.ID)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.serve(t)
+	return ids
 }
 
 // command is the program with the environment of the test, without what would lead elsewhere.

@@ -5,8 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
+	"soma/ident"
 	"soma/internal/api"
 	"soma/internal/api/apitest"
 	"soma/wire"
@@ -52,11 +54,13 @@ func TestRecordedSamplesAreAsDescribed(t *testing.T) { // I-20
 		t.Fatal(err)
 	}
 	d := start(t, played)
+	letters := d.deadLetters(t)
 	r := newRecorder(t, spec, d.home)
 	r.fresh()
 	r.agent(d.workspace)
 	r.python(d.workspace)
 	r.lists(d.workspace)
+	r.evidence(letters)
 	r.ask("", "POST", "/v1/daemon/stop", `{"kernels":true}`)
 	select {
 	case err := <-d.exited:
@@ -244,6 +248,44 @@ func (r *recorder) lists(workspace string) {
 	r.ask("", "GET", "/v1/sessions", "", "?after=p&kind=run&workspace="+workspace)
 	r.ask("", "GET", "/v1/processes", "", "?all=true&limit=1")
 	r.ask("", "GET", "/v1/processes", "", "?all=true&session=s")
+}
+
+// evidence asks for what is proven of the work that was done.
+func (r *recorder) evidence(letters []ident.ID) {
+	const journal = "/v1/neurons/{owner}/{kind}/{key}/journal"
+	const letter = "/v1/deadletters/{letter}"
+	pid := strconv.FormatUint(good[wire.List[wire.Process]](r, "GET", "/v1/processes", "", "?all=true&session=s").Items[0].PID, 10)
+	page := good[wire.Journal](r, "GET", journal, "", "me", "process", pid, "?limit=3")
+	r.ask("", "GET", journal, "", "me", "process", pid, "?feed=out&after=1")
+	r.ask("", "GET", journal, "", "me", "session", "p")
+	r.ask(wire.NotFound, "GET", journal, "", "me", "process", "99")
+	r.ask(wire.BadRequest, "GET", journal, "", "me", "process", pid, "?feed=up")
+	f := r.follow(journal+"/entries", "me", "process", pid, "?after=1")
+	if e := f.until(wire.JournalEntryAdded); !strings.HasSuffix(e.id, ".2") {
+		r.t.Errorf("after 1 comes %s", e.id)
+	}
+	r.follow(journal+"/entries", "me", "process", pid, "?after=other.1").until(wire.Reset)
+	r.ask(wire.BadRequest, "GET", journal+"/entries", "", "me", "process", pid, "?after=x")
+
+	good[wire.Trace](r, "GET", "/v1/traces/{id}", "", pid)
+	good[wire.Trace](r, "GET", "/v1/traces/{id}", "", page.Entries[0].ID)
+	for _, input := range []string{"one", "two", "three", "five"} {
+		good[wire.Trace](r, "GET", "/v1/traces/{id}", "", input)
+	}
+	good[wire.Trace](r, "GET", "/v1/traces/{id}", "", "p")
+	r.ask(wire.NotFound, "GET", "/v1/traces/{id}", "", "nothing")
+
+	list := good[wire.List[wire.DeadLetter]](r, "GET", "/v1/deadletters", "")
+	if len(list.Items) != len(letters) {
+		r.t.Errorf("dead letters %+v", list)
+	}
+	r.ask("", "GET", "/v1/deadletters", "", "?limit=1&after="+letters[0].String())
+	r.ask(wire.BadRequest, "GET", "/v1/deadletters", "", "?after=x")
+	r.ask("", "PUT", letter+"/redrive", "", letters[0].String())
+	r.ask(wire.NotFound, "PUT", letter+"/redrive", "", letters[0].String())
+	r.ask("", "DELETE", letter, "", letters[1].String())
+	r.ask(wire.NotFound, "DELETE", letter, "", letters[1].String())
+	r.ask(wire.NotFound, "DELETE", letter, "", "none")
 }
 
 // open lets the cells that wait at a gate go on, close makes later ones wait.

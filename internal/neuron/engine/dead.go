@@ -2,15 +2,11 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"soma/ident"
 	"soma/internal/neuron"
 )
-
-// ErrNotFound: there is no dead letter of that id.
-var ErrNotFound = errors.New("no such dead letter")
 
 // DeadLetters returns up to limit dead letters in order of id after the given one. The error is the store's.
 func (e *Engine) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]neuron.DeadLetter, error) {
@@ -18,7 +14,7 @@ func (e *Engine) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]
 }
 
 // Redrive sends the delivery of a dead letter again, under a new id because the old one is settled, with its idempotency
-// key kept, and returns the new id. Of two calls at once the second finds nothing any more. Errors: ErrNotFound,
+// key kept, and returns the new id. Of two calls at once the second finds nothing any more. Errors: neuron.ErrNoDeadLetter,
 // neuron.ErrStopped, the store's, or the context's, after which it may still be sent.
 func (e *Engine) Redrive(ctx context.Context, id ident.ID) (ident.ID, error) {
 	if err := e.reserve(ctx, id); err != nil {
@@ -42,7 +38,7 @@ func (e *Engine) Redrive(ctx context.Context, id ident.ID) (ident.ID, error) {
 	return d.ID, await(ctx, done)
 }
 
-// Discard deletes a dead letter. Errors: ErrNotFound, neuron.ErrStopped, the store's.
+// Discard deletes a dead letter. Errors: neuron.ErrNoDeadLetter, neuron.ErrStopped, the store's.
 func (e *Engine) Discard(ctx context.Context, id ident.ID) error {
 	letter, err := e.letter(ctx, id)
 	if err != nil {
@@ -57,7 +53,7 @@ func (e *Engine) letter(ctx context.Context, id ident.ID) (neuron.DeadLetter, er
 		return neuron.DeadLetter{}, err
 	}
 	if id.IsZero() || len(letters) == 0 || letters[0].ID != id {
-		return neuron.DeadLetter{}, ErrNotFound
+		return neuron.DeadLetter{}, neuron.ErrNoDeadLetter
 	}
 	return letters[0], nil
 }

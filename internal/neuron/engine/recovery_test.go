@@ -105,7 +105,7 @@ func TestRedriveOfOneLetterAtOnce(t *testing.T) {
 					switch _, err := e.Redrive(t.Context(), d.ID); {
 					case err == nil:
 						sent.Add(1)
-					case errors.Is(err, engine.ErrNotFound):
+					case errors.Is(err, neuron.ErrNoDeadLetter):
 						missed.Add(1)
 					default:
 						t.Error(err)

@@ -420,7 +420,7 @@ func TestDeadLettersAreRedriven(t *testing.T) {
 		if err := e.Discard(t.Context(), wrong.ID); err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Discard(t.Context(), wrong.ID); !errors.Is(err, engine.ErrNotFound) {
+		if err := e.Discard(t.Context(), wrong.ID); !errors.Is(err, neuron.ErrNoDeadLetter) {
 			t.Errorf("second discard: %v", err)
 		}
 		if letters := dead(t, e); len(letters) != 1 || letters[0].ID != garbage.ID {

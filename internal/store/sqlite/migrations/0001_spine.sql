@@ -237,7 +237,7 @@ create table tool_call (
 	state       text not null,         -- running, ended
 	status      text not null,
 	cell        text not null,
-	result      blob,                  -- the tool message, held until its turn in call order
+	result      blob,                  -- the tool message, held until its turn in call order; of a call that was refused for good
 	cost        integer,
 	started_at  integer not null,
 	ended_at    integer
