@@ -24,7 +24,7 @@ type Steps interface {
 	// Hold gives the handler's worker up to other neurons until Release, while the handler waits for the answer of another
 	// neuron to a request. Errors: ErrBusy when too many handlers wait, ErrWouldDeadlock when on waits, directly or through
 	// others, for this neuron; ErrStopped.
-	Hold(request ident.ID, on ID) (Hold, error)
+	Hold(ctx context.Context, request ident.ID, on ID) (Hold, error)
 }
 
 // Hold is one wait of a handler. It belongs to the handler's goroutine.
@@ -85,7 +85,7 @@ func (t *Turn) Hold(request ident.ID, on ID) (Hold, error) {
 	if t.base.Steps == nil {
 		return nil, errNoSteps
 	}
-	return t.base.Steps.Hold(request, on)
+	return t.base.Steps.Hold(t.ctx, request, on)
 }
 
 // Ordinal counts 1, 2, 3 … within the attempt, for ids that must come out equal when the handler runs again.

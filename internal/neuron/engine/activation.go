@@ -45,6 +45,8 @@ type job struct {
 	// item is the outbox row that the job drains, nil for one from outside; row is what was read of it.
 	item *item
 	row  *neuron.OutboxRow
+	// kept is what a turn that is settled keeps all the same.
+	kept *neuron.Result
 	// giveUp settles the delivery without running its handler.
 	giveUp neuron.Code
 	// carried is set once a connection has turned d into what the target gets.

@@ -16,15 +16,21 @@ func (e *Engine) apply(ctx context.Context, group []*staged, recs []*neuron.Reco
 	e.mu.Lock()
 	e.groups++
 	for _, s := range group {
-		if s.a != nil {
+		switch {
+		case s.a != nil:
 			e.project(s)
+		case s.step != nil:
+			e.projectStep(s)
 		}
 	}
 	e.mu.Unlock()
 	e.tell(recs)
 	for _, s := range group {
-		if s.a != nil {
+		switch {
+		case s.a != nil:
 			e.publish(s)
+		case s.step != nil:
+			e.publishOut(s.step.id, s)
 		}
 	}
 	e.mu.Lock()
@@ -100,18 +106,7 @@ func (e *Engine) publish(s *staged) {
 	if key := (journal{s.a.id, neuron.In}); e.journals.Watched(key) {
 		e.journals.Publish(key, feed.Item[neuron.Entry]{Seq: s.rec.Turn.Seq, Value: s.in})
 	}
-	if len(s.out) == 0 {
-		return
-	}
-	key := journal{s.a.id, neuron.Out}
-	if !e.journals.Watched(key) {
-		return
-	}
-	items := make([]feed.Item[neuron.Entry], len(s.out))
-	for i := range s.out {
-		items[i] = feed.Item[neuron.Entry]{Seq: s.rec.Turn.OutFirst + uint64(i), Value: s.out[i]}
-	}
-	e.journals.Publish(key, items...)
+	e.publishOut(s.a.id, s)
 }
 
 // handOver moves committed rows into their lanes, ends what the record ended, and lets the neuron go on.
@@ -129,6 +124,7 @@ func (e *Engine) handOver(s *staged) {
 	if s.a == nil {
 		return
 	}
+	e.wakeCaller(s)
 	if s.j.item != nil {
 		e.delivered(s.j.item)
 	}

@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"soma/ident"
 	"soma/internal/feed"
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
+	"soma/internal/neuron/call"
 )
 
 // Options are what an engine is made of. Store, Kinds and Types are needed.
@@ -71,6 +73,9 @@ type Engine struct {
 	fence                neuron.Fence
 	kick                 chan struct{} // capacity 1: the clock looks again
 	ending               chan struct{} // closed when the engine begins to stop
+	broken               chan struct{} // closed when it cannot go on
+	tended               chan struct{} // capacity 1: there are calls to look after
+	tending              atomic.Bool   // somebody looks after them
 
 	mu       sync.Mutex
 	phase    phase
@@ -82,6 +87,8 @@ type Engine struct {
 	keys     struct{ next, last int64 } // reserved for new neurons
 	waiting  int                        // deliveries in mailboxes
 	running  int                        // activations on workers
+	crew     crew
+	waits    waits
 	accepts  map[ident.ID]chan struct{}
 	drain    drain
 	execs    map[ident.ID]*ongoing
@@ -110,8 +117,9 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		store: o.Store, kinds: map[string]*neuron.Kind{}, types: map[string]string{}, adapters: o.Adapters, relay: o.Relay, node: o.Node,
 		limits: withDefaults(o.Limits), now: o.Now, log: o.Log, committed: o.Committed, fatal: o.Fatal, observer: o.Observer, path: o.Inflight,
-		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1), ending: make(chan struct{}),
-		warm: map[neuron.ID]*activation{}, accepts: map[ident.ID]chan struct{}{}, execs: map[ident.ID]*ongoing{},
+		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1), ending: make(chan struct{}), broken: make(chan struct{}), tended: make(chan struct{}, 1),
+		waits: waits{by: map[ident.ID]*hold{}, on: map[neuron.ID]neuron.ID{}},
+		warm:  map[neuron.ID]*activation{}, accepts: map[ident.ID]chan struct{}{}, execs: map[ident.ID]*ongoing{},
 	}
 	e.runnable.L = &e.mu
 	e.pending.arrived.L = &e.pending.mu
@@ -129,7 +137,7 @@ func New(o Options) (*Engine, error) {
 	if e.store == nil {
 		errs = append(errs, errors.New("no store"))
 	}
-	for _, alias := range append([]string{endedAlias}, o.Types...) {
+	for _, alias := range append(append(call.Aliases(), endedAlias), o.Types...) {
 		if _, ok := e.types[alias]; ok || alias == "" {
 			errs = append(errs, fmt.Errorf("type %q is listed twice or empty", alias))
 		}

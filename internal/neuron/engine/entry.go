@@ -90,6 +90,9 @@ func (e *Engine) admit(d neuron.Delivery) (neuron.Delivery, error) {
 			return d, err
 		}
 	}
+	if d.Request != nil {
+		return d, neuron.Settle(errors.New("a delivery from outside names a call"))
+	}
 	if !d.Via.IsZero() {
 		return d, neuron.Settle(errors.New("a delivery from outside names a connection"))
 	}

@@ -17,6 +17,8 @@ const endedAlias = "neuron.delivery_ended.v1"
 // staged is a record on its way through the committer, and what is to happen afterwards.
 type staged struct {
 	rec *neuron.Record
+	// step is set for a record that a running turn commits ahead of its own.
+	step *activation
 	// a and j are set for the record of a turn.
 	a       *activation
 	j       *job
@@ -76,6 +78,7 @@ func (e *Engine) complete(s *staged, res neuron.Result) error {
 		}
 	}
 	rec, h := s.rec, &res.Record
+	rec.New, rec.Turn.OutFirst = s.a.unsaved, s.a.outSeq+1 // the turn may have committed steps
 	rec.Contents = append(rec.Contents, h.Contents...)
 	rec.Outbox, rec.Delivered = e.ownOutbox(h.Outbox, h.Delivered)
 	for i := range h.Started {
@@ -195,6 +198,7 @@ func (e *Engine) settle(a *activation, j *job, refusal *neuron.Refusal) {
 	s.refusal, s.in.Settled = refusal, refusal.Code
 	rec := s.rec
 	rec.Ops = j.ops
+	e.keepOf(s, refusal.Code)
 	ended := &s.in.Delivery
 	if !j.d.Via.IsZero() {
 		ended = &j.row.Delivery // who re-drives it asks the connection again
@@ -217,6 +221,9 @@ func (e *Engine) settle(a *activation, j *job, refusal *neuron.Refusal) {
 
 // addEnd adds to a record the end of a delivery that was not handled.
 func (e *Engine) addEnd(rec *neuron.Record, d *neuron.Delivery, refusal *neuron.Refusal, attempts int) error {
+	if d.Request != nil {
+		return nil // its row tells the caller
+	}
 	now := e.now()
 	switch refusal.Code {
 	case neuron.NoHandler, neuron.Undecodable, neuron.AttemptsSpent, neuron.HorizonPassed, neuron.CrashedTooOften:

@@ -39,9 +39,14 @@ func (e *Engine) Start(ctx context.Context) error {
 	for _, x := range executions { // before any turn that may cancel one
 		e.recover(ctx, x)
 	}
-	for slot := range workers() {
-		start(e.loops.Go(ctx, "worker", func(ctx context.Context) error { return e.work(ctx, slot) }))
+	e.mu.Lock()
+	e.crew.want = workers()
+	for range e.crew.want {
+		err = errors.Join(err, e.hire(ctx))
 	}
+	e.mu.Unlock()
+	start(err)
+	start(e.loops.Go(ctx, "calls", e.callLoop))
 	start(e.loops.Go(ctx, "clock", e.clockLoop))
 	return nil
 }
@@ -225,6 +230,7 @@ func (e *Engine) halt(err error) {
 	if !first {
 		return
 	}
+	close(e.broken)
 	e.log.Error("the engine cannot go on", "error", err)
 	e.answerQueued(err)
 	if e.fatal != nil {

@@ -9,16 +9,17 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/neuron/call"
 )
 
-// work is one worker: it takes runnable activations and runs one job of each, until the engine stops.
-func (e *Engine) work(ctx context.Context, slot int) error {
+// work is one worker: it takes runnable activations and runs one job of each, until the engine stops or there are too many.
+func (e *Engine) work(ctx context.Context, w *worker) error {
 	for {
 		e.mu.Lock()
-		for e.runq.len() == 0 && e.phase < stopping && e.failed == nil {
+		for e.runq.len() == 0 && e.phase < stopping && e.failed == nil && e.crew.size <= e.crew.want {
 			e.runnable.Wait()
 		}
-		if e.phase >= stopping || e.failed != nil {
+		if e.phase >= stopping || e.failed != nil || e.surplus(w) {
 			e.mu.Unlock()
 			return nil
 		}
@@ -32,7 +33,7 @@ func (e *Engine) work(ctx context.Context, slot int) error {
 		if gone {
 			e.drop(a)
 		} else {
-			e.turn(ctx, slot, a, j)
+			e.turn(ctx, w, a, j)
 		}
 		e.mu.Lock()
 		e.running--
@@ -49,7 +50,7 @@ func (e *Engine) drop(a *activation) {
 }
 
 // turn runs one delivery as far as the committer.
-func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
+func (e *Engine) turn(ctx context.Context, w *worker, a *activation, j *job) {
 	j.began = time.Now()
 	if !a.loaded {
 		if err := e.load(ctx, a); err != nil {
@@ -77,7 +78,7 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 	}
 	var refusal *neuron.Refusal
 	if !j.d.Via.IsZero() && j.giveUp == "" {
-		if err := e.carry(ctx, slot, j); errors.As(err, &refusal) {
+		if err := e.carry(ctx, w.seat, j); errors.As(err, &refusal) {
 			e.settle(a, j, refusal)
 			return
 		} else if err != nil {
@@ -99,17 +100,19 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 		e.settle(a, j, &neuron.Refusal{Code: neuron.NoHandler, Err: fmt.Errorf("%s has no handler for %s", a.id.Kind, j.d.Alias)})
 		return
 	}
-	attempt, cancel := context.WithTimeout(ctx, e.limits.AttemptTime)
+	attempt, cancel := e.attempt(ctx, j)
 	t := neuron.NewTurn(attempt, neuron.Base{
 		Delivery: j.d, Message: j.msg, Now: e.now(), StateAlias: a.alias, State: a.body, OutSeq: a.outSeq, Limits: e.limits, Reader: e.store,
-		PlaceOf: e.placeOf, Receivers: e.receivers,
+		PlaceOf: e.placeOf, Steps: &steps{e, w, a, j}, Receivers: e.receivers,
 	})
-	e.inflight.enter(slot, j.d.ID)
+	e.inflight.enter(w.seat, j.d.ID)
 	err = e.run(handler, t)
-	e.inflight.leave(slot)
+	e.inflight.leave(w.seat)
 	cancel()
 	switch {
 	case errors.As(err, &refusal):
+		kept := t.Kept()
+		j.kept = &kept
 		e.settle(a, j, refusal)
 		return
 	case err != nil:
@@ -117,6 +120,8 @@ func (e *Engine) turn(ctx context.Context, slot int, a *activation, j *job) {
 		return
 	}
 	if err := e.complete(s, t.Result()); errors.As(err, &refusal) {
+		kept := t.Kept()
+		j.kept = &kept
 		e.settle(a, j, refusal)
 		return
 	} else if err != nil {
@@ -134,8 +139,11 @@ func (e *Engine) maybeSeen(a *activation, id ident.ID) bool {
 
 // handler returns what handles the delivery, nil if nothing does.
 func (e *Engine) handler(d *neuron.Delivery) func(*neuron.Turn) error {
-	if d.Alias == endedAlias {
+	switch d.Alias {
+	case endedAlias:
 		return func(*neuron.Turn) error { return nil } // complete writes the fact
+	case call.LostAlias:
+		return call.Conclude
 	}
 	if d.Target.Kind == neuron.ClientKind {
 		return neuron.Reemit

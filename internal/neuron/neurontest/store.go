@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +13,7 @@ import (
 	"soma/internal/neuron"
 )
 
-// Applier is an operation that the store can perform. Apply returns how many rows it changed.
+// Applier is an operation that the store performs by Go instead of its statement. Apply returns how many rows it changed.
 type Applier interface {
 	neuron.Op
 	Apply(t *Table) int
@@ -44,6 +43,7 @@ type Store struct {
 	contents   map[ident.ID][]byte
 	numbers    map[[2]string]uint64
 	table      Table
+	tables     tables
 	groups     []int // records of each commit
 	reads      reads
 }
@@ -70,7 +70,7 @@ func New(limits neuron.Limits) *Store {
 		limits: limits, neurons: map[neuron.ID]*row{}, keys: map[int64]*row{}, turns: map[ident.ID]int64{},
 		outbox: map[ident.ID]neuron.OutboxRow{}, executions: map[ident.ID]execution{}, lives: map[string]uint64{},
 		dead: map[ident.ID]neuron.DeadLetter{}, contents: map[ident.ID][]byte{}, numbers: map[[2]string]uint64{},
-		table: Table{rows: map[string]string{}},
+		table: Table{rows: map[string]string{}}, tables: tables{},
 	}
 }
 
@@ -289,40 +289,50 @@ func (s *Store) perform(u *undo, op neuron.Op) error {
 		set(u, s.numbers, k, s.numbers[k]+1)
 		n.SetNumber(s.numbers[k])
 	}
-	a, ok := op.(Applier)
-	if !ok {
-		return fmt.Errorf("%T is no Applier", op)
+	var changed int
+	if a, ok := op.(Applier); ok {
+		changed = a.Apply(&s.table)
+	} else {
+		var err error
+		if changed, err = s.exec(u, op.SQL(), op.Args()); err != nil {
+			return fmt.Errorf("cannot write %T: %w", op, err)
+		}
 	}
-	changed := a.Apply(&s.table)
 	if g, ok := op.(neuron.Guarded); ok && changed != 1 {
 		return g.Guard()
 	}
 	return nil
 }
 
-// Query runs SelectContent only.
+// Query runs SelectContent, and what tables can.
 func (s *Store) Query(_ context.Context, sql string, args []any, fn func(scan func(dest ...any) error) error) error {
-	if sql != neuron.SelectContent {
-		return fmt.Errorf("cannot run %q: this store knows no SQL", sql)
-	}
-	id, err := ident.FromBytes(args[0].([]byte))
+	rows, err := s.find(sql, args)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	b, ok := s.contents[id]
-	s.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	return fn(func(dest ...any) error {
-		p, ok := dest[0].(*[]byte)
-		if !ok {
-			return errors.New("a content is bytes")
+	for _, row := range rows {
+		if err := fn(func(dest ...any) error { return scan(row, dest) }); err != nil {
+			return err
 		}
-		*p = bytes.Clone(b)
-		return nil
-	})
+	}
+	return nil
+}
+
+func (s *Store) find(sql string, args []any) ([][]any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sql != neuron.SelectContent {
+		return s.query(sql, args)
+	}
+	id, err := ident.FromBytes(args[0].([]byte))
+	if err != nil {
+		return nil, err
+	}
+	b, ok := s.contents[id]
+	if !ok {
+		return nil, nil
+	}
+	return [][]any{{bytes.Clone(b)}}, nil
 }
 
 // Close does nothing: a later engine may use the store.
