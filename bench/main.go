@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"time"
 
+	"soma/bench/emit"
 	"soma/bench/instance"
 	"soma/bench/measure"
 	"soma/bench/steps"
@@ -27,6 +28,8 @@ type figure struct {
 
 var figures = []figure{
 	{"turns_inproc", turns.Run},
+	{"turns_pg", turns.Shared},
+	{"emit_10", emit.Run},
 	{"agent_steps", one(steps.Run)},
 	{"binary_mb start", instance.Program},
 	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},

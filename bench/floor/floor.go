@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"modernc.org/sqlite"
@@ -31,27 +30,19 @@ var body = make([]byte, 200)
 
 // Loop is an open database with its one writer.
 type Loop struct {
+	queue
 	path   string
 	db     *sql.DB
 	writer *sql.Conn
 	insert *sql.Stmt
-	work   chan *turn
-	done   sync.WaitGroup
 	cancel context.CancelFunc
-	next   []int64 // the last sequence of each actor
-	mu     sync.Mutex
 	err    error // of a checkpoint
-}
-
-type turn struct {
-	actor, seq, id int64
-	done           chan error
 }
 
 // Open makes the database in dir, a folder of its own. The caller must Close it.
 func Open(ctx context.Context, dir string) (*Loop, error) {
 	_, _ = sqlite.Fdatasync(true) // as every other build of SQLite on Linux does
-	l := &Loop{path: filepath.Join(dir, "floor.db"), work: make(chan *turn, 4096), next: make([]int64, actors)}
+	l := &Loop{path: filepath.Join(dir, "floor.db"), queue: newQueue()}
 	var err error
 	if l.db, err = sql.Open("sqlite", "file:"+l.path); err != nil {
 		return nil, err
@@ -91,41 +82,16 @@ func (l *Loop) Close() error {
 }
 
 // Run drives the loop with clients for d.
-func (l *Loop) Run(d time.Duration, clients int) (measure.Result, error) {
-	return measure.Drive(d, clients, func(client, n int) error {
-		a := int64(n*clients+client) % actors
-		l.mu.Lock()
-		l.next[a]++
-		t := &turn{actor: a, seq: l.next[a], id: int64(n)<<16 | int64(client), done: make(chan error, 1)}
-		l.mu.Unlock()
-		l.work <- t
-		return <-t.done
-	})
-}
+func (l *Loop) Run(d time.Duration, clients int) (measure.Result, error) { return l.drive(d, clients) }
 
 func (l *Loop) write(ctx context.Context) {
-	for commits := 1; ; commits++ {
-		first, ok := <-l.work
-		if !ok {
-			return
-		}
-		turns := []*turn{first}
-	fill:
-		for len(turns) < group {
-			select {
-			case t, ok := <-l.work:
-				if !ok {
-					break fill
-				}
-				turns = append(turns, t)
-			default:
-				break fill
-			}
-		}
+	commits := 0
+	for turns := l.take(); turns != nil; turns = l.take() {
 		err := l.commit(ctx, turns)
 		for _, t := range turns {
 			t.done <- err
 		}
+		commits++
 		if info, err := os.Stat(l.path + "-wal"); commits%32 == 0 && err == nil && info.Size() > walLimit {
 			if _, err := l.writer.ExecContext(ctx, "pragma wal_checkpoint(truncate)"); err != nil {
 				l.err = err

@@ -46,13 +46,8 @@ func Run(ctx context.Context, dir, fs string) (lines []measure.Line, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	k := neuron.NewKind("bench")
-	neuron.Handle(k, noted, func(*neuron.Turn, message) error { return nil })
-	e, err := engine.New(engine.Options{Store: s, Kinds: []*neuron.Kind{k}, Types: []string{noted.Alias()}, Inflight: filepath.Join(dir, "inflight")})
+	e, err := start(ctx, s, filepath.Join(dir, "inflight"))
 	if err != nil {
-		return nil, err
-	}
-	if err := e.Start(ctx); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, e.Stop(ctx)) }()
@@ -87,6 +82,17 @@ func Run(ctx context.Context, dir, fs string) (lines []measure.Line, err error) 
 	return append(lines, measure.Line{
 		Name: "turns_inproc_1_p50", Value: r.P50.Seconds() * 1000, Unit: "ms", Bare: alone.P50.Seconds() * 1000, N: r.N, FS: fs,
 	}), nil
+}
+
+// start runs an engine whose neurons note what they are sent.
+func start(ctx context.Context, s neuron.Store, inflight string) (*engine.Engine, error) {
+	k := neuron.NewKind("bench")
+	neuron.Handle(k, noted, func(*neuron.Turn, message) error { return nil })
+	e, err := engine.New(engine.Options{Store: s, Kinds: []*neuron.Kind{k}, Types: []string{noted.Alias()}, Inflight: inflight})
+	if err != nil {
+		return nil, err
+	}
+	return e, e.Start(ctx)
 }
 
 // deliver returns a round: one small message to one of the neurons.

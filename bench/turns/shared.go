@@ -1,0 +1,88 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"soma/bench/floor"
+	"soma/bench/measure"
+	"soma/internal/neuron"
+	"soma/internal/store/postgres"
+	"soma/internal/store/postgres/postgrestest"
+)
+
+// alone is a store of one node, which takes all places as it begins.
+type alone struct{ *postgres.Store }
+
+// Claim begins a life and takes all places.
+func (s alone) Claim(ctx context.Context, node string) (neuron.Fence, error) {
+	f, err := s.Store.Claim(ctx, node)
+	if err != nil {
+		return f, err
+	}
+	taken, err := s.Take(ctx, f, neuron.AllPlaces())
+	for p, t := range taken {
+		f.Places[p] = t.Epoch
+	}
+	return f, err
+}
+
+// Shared returns the lines turns_pg_64 and its p99: the same turns on PostgreSQL, each group behind its fence, on a server of
+// their own in dir that waits for the disk. The bare loop runs on the same server.
+func Shared(ctx context.Context, dir, fs string) (lines []measure.Line, err error) {
+	if err := os.Chmod(dir, 0o711); err != nil { // the server may be another user's
+		return nil, err
+	}
+	server, err := postgrestest.Start(ctx, dir, "shared_buffers=512MB", "max_wal_size=8GB", "wal_buffers=16MB")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.Stop()) }()
+	var dsn [2]string
+	for i := range dsn {
+		name, err := server.Create(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		dsn[i] = server.DSN(name)
+	}
+	bare, err := floor.OpenShared(ctx, dsn[0])
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, bare.Close(ctx)) }()
+	s, err := postgres.Open(ctx, dsn[1], postgres.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	e, err := start(ctx, alone{s}, filepath.Join(dir, "inflight"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.Stop(ctx)) }()
+
+	var ours, theirs, worst float64
+	var n int
+	op := deliver(ctx, e)
+	for range seconds {
+		r, err := bare.Run(time.Second, clients)
+		if err != nil {
+			return nil, err
+		}
+		theirs += r.PerSecond / seconds
+		if r, err = measure.Drive(time.Second, clients, op); err != nil {
+			return nil, err
+		}
+		ours += r.PerSecond / seconds
+		n += r.N
+		worst = max(worst, r.P99.Seconds()*1000)
+	}
+	return []measure.Line{
+		{Name: "turns_pg_64", Value: ours, Unit: "turns/s", Bare: theirs, N: n, FS: fs},
+		{Name: "turns_pg_64_p99", Value: worst, Unit: "ms", N: n, FS: fs},
+	}, nil
+}
