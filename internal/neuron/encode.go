@@ -7,6 +7,57 @@ import (
 	"soma/ident"
 )
 
+// AppendDelivery appends d as encoding/json writes it, with its payload, which is valid JSON, as it is. Each turn writes one at
+// least, and an emission one for each receiver.
+func AppendDelivery(b []byte, d *Delivery) ([]byte, error) {
+	b = AppendID(append(b, `{"id":`...), d.ID)
+	b = AppendText(append(b, `,"alias":`...), d.Alias)
+	if len(d.Payload) > 0 {
+		b = append(append(b, `,"payload":`...), d.Payload...)
+	}
+	if !d.Content.IsZero() {
+		b = AppendID(append(b, `,"content":`...), d.Content)
+	}
+	if !d.Caller.IsZero() {
+		b = AppendText(append(b, `,"caller":`...), d.Caller.String())
+	}
+	b = AppendText(append(b, `,"target":`...), d.Target.String())
+	if !d.Via.IsZero() {
+		b = AppendID(append(b, `,"via":`...), d.Via)
+	}
+	if !d.Correlation.IsZero() {
+		b = AppendID(append(b, `,"correlation":`...), d.Correlation)
+	}
+	if !d.Causation.IsZero() {
+		b = AppendID(append(b, `,"causation":`...), d.Causation)
+	}
+	if d.Seq != 0 {
+		b = strconv.AppendUint(append(b, `,"seq":`...), d.Seq, 10)
+	}
+	if d.Depth != 0 {
+		b = strconv.AppendInt(append(b, `,"depth":`...), int64(d.Depth), 10)
+	}
+	at, err := d.At.MarshalText() // refuses what RFC 3339 cannot say
+	if err != nil {
+		return nil, err
+	}
+	b = append(append(append(b, `,"at":"`...), at...), '"')
+	if d.Lane != 0 {
+		b = strconv.AppendUint(append(b, `,"lane":`...), uint64(d.Lane), 10)
+	}
+	if d.Key != "" {
+		b = AppendText(append(b, `,"key":`...), d.Key)
+	}
+	if d.Request != nil {
+		request, err := json.Marshal(d.Request)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, `,"request":`...), request...)
+	}
+	return append(b, '}'), nil
+}
+
 // AppendExecution appends x as encoding/json writes it, with its input as it is. Each step of an agent writes one, on the
 // goroutine of the committer, where reflection costs more than the statement.
 func AppendExecution(b []byte, x *Execution) ([]byte, error) {

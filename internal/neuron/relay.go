@@ -8,8 +8,8 @@ import (
 
 // Relay is the connection graph as the engine sees it. Its methods are called from several goroutines at once.
 type Relay interface {
-	// Connections returns the receivers of the live connections from d.Caller for d.Alias at the time d.At, in an order that
-	// repeats, at most limit.
+	// Connections returns the receivers of the live connections from d.Caller for d.Alias at the time d.At, at
+	// most limit, in any order.
 	Connections(ctx context.Context, d *Delivery, limit int) ([]Receiver, error)
 	// Carry reads the live connection d.Via and returns what its target gets of d. It is asked right before the target's
 	// handler runs. A settled error means that nothing is carried: MissingConnection, or what is wrong with the transform.

@@ -12,7 +12,7 @@ import (
 
 var _ neuron.Relay = (*Graph)(nil)
 
-// Connections implements neuron.Relay: what is live at d.At, in order of id.
+// Connections implements neuron.Relay: what is live at d.At.
 func (g *Graph) Connections(ctx context.Context, d *neuron.Delivery, limit int) ([]neuron.Receiver, error) {
 	var all []neuron.Receiver
 	args := []any{d.Caller.Owner, d.Caller.String(), d.Alias, d.At.UnixMicro(), limit}

@@ -9,7 +9,7 @@ import (
 
 const (
 	selectReceivers = `select id, target from connection
-		where owner = ? and source = ? and alias = ? and (expires_at = 0 or expires_at > ?) order by id limit ?`
+		where owner = ? and source = ? and alias = ? and (expires_at = 0 or expires_at > ?) limit ?`
 	selectOne      = `select source, alias, target, transform, expires_at from connection where owner = ? and id = ?`
 	countOwner     = `select count(*) from connection where owner = ? and id <> ?`
 	countSource    = `select count(*) from connection where owner = ? and source = ? and alias = ? and id <> ?`

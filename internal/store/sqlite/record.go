@@ -129,7 +129,7 @@ func (s *Store) writeTurn(ctx context.Context, key int64, t *neuron.TurnRow) err
 func (s *Store) writeOutbox(ctx context.Context, r *neuron.Record) error {
 	for i := range r.Outbox {
 		o := &r.Outbox[i]
-		body, err := json.Marshal(&o.Delivery)
+		body, err := neuron.AppendDelivery(make([]byte, 0, 400+len(o.Payload)), &o.Delivery)
 		if err != nil {
 			return err
 		}

@@ -114,7 +114,7 @@ create table connection (
 	created_at integer not null,
 	primary key (owner, id)
 ) strict, without rowid;
-create index connection_source on connection (owner, source, alias);
+create index connection_source on connection (owner, source, alias, expires_at, target); -- all that an emission reads
 create index connection_expiry on connection (owner, expires_at);
 
 -- owner: neuron
