@@ -38,8 +38,9 @@ const (
 	// readTime bounds a query, commitTime a commit from its first byte to the answer; the server ends what takes longer.
 	readTime   = 30 * time.Second
 	commitTime = 30 * time.Second
-	// lockTime bounds the wait for a row that another node has locked.
-	lockTime = 5 * time.Second
+	// lockTime bounds the wait for a row that another node has locked, controlTime all that concerns leases and hints.
+	lockTime    = 5 * time.Second
+	controlTime = 15 * time.Second
 	// patience is how long a commit waits for a server that is away before it gives up: a node whose commits wait
 	// longer has lost its places.
 	patience = 15 * time.Second
@@ -113,9 +114,9 @@ func open(ctx context.Context, dsn string, options Options) (_ *Store, err error
 		"statement_timeout": millis(commitTime), "lock_timeout": millis(lockTime),
 	})
 	s.control.config = configured(base, map[string]string{
-		"default_transaction_isolation": "read committed", "statement_timeout": millis(lockTime), "lock_timeout": millis(lockTime),
+		"default_transaction_isolation": "read committed", "statement_timeout": millis(controlTime),
 	})
-	s.hints.config = configured(base, map[string]string{"statement_timeout": millis(lockTime)})
+	s.hints.config = configured(base, map[string]string{"statement_timeout": millis(controlTime)})
 	s.reads = sql.OpenDB(&connector{configured(base, map[string]string{
 		"default_transaction_read_only": "on", "statement_timeout": millis(readTime),
 	}), &s.texts})
