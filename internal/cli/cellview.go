@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"soma/internal/cli/plain"
 	"soma/wire"
 )
 
@@ -31,7 +32,7 @@ type cellView struct {
 	pending          string // taken and not printed yet
 	printed          int64  // bytes
 	lines            int
-	cleaner          cleaner
+	cleaner          plain.Cleaner
 	result           *outcome
 	whole            bool // show all lines of the code
 }
@@ -141,7 +142,7 @@ func (v *cellView) showCode(s *screen) {
 	if v.tool != "python" {
 		s.line(ansiDim, codeIndent, v.tool)
 	}
-	lines := strings.Split(strings.TrimRight(clean(v.code), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(plain.Clean(v.code), "\n"), "\n")
 	for i, line := range lines {
 		if i == maxCodeLines && len(lines) > maxCodeLines+1 && !v.whole {
 			s.line(ansiDim, codeIndent, fmt.Sprintf("… %d more lines", len(lines)-i))
@@ -166,7 +167,7 @@ func (v *cellView) print(s *screen, text string) {
 			v.printed++
 			v.lines++
 		}
-		s.write("", outputIndent, v.cleaner.clean(line))
+		s.write("", outputIndent, v.cleaner.Clean(line))
 		text = rest
 	}
 }
@@ -177,7 +178,7 @@ func (v *cellView) showResult(s *screen) {
 		v.print(s, text)
 	}
 	if more := r.size - v.printed; more > 0 {
-		text := fmt.Sprintf("… %s more of output", size(more))
+		text := fmt.Sprintf("… %s more of output", plain.Size(more))
 		if v.cell != "" {
 			text += ": soma logs --cell " + v.cell
 		}
@@ -185,14 +186,14 @@ func (v *cellView) showResult(s *screen) {
 	}
 	if r.fault != "" {
 		s.endLine()
-		s.write(ansiRed, outputIndent, clip(clean(r.fault))+"\n")
+		s.write(ansiRed, outputIndent, clip(plain.Clean(r.fault))+"\n")
 	}
 	if r.value != "" {
 		s.endLine()
-		s.write("", outputIndent, "= "+clip(clean(r.value))+"\n")
+		s.write("", outputIndent, "= "+clip(plain.Clean(r.value))+"\n")
 	}
 	if r.note != "" {
-		s.line(ansiDim, outputIndent, clean(r.note))
+		s.line(ansiDim, outputIndent, plain.Clean(r.note))
 	}
 	style := ansiDim
 	if r.status != "ok" {
@@ -249,16 +250,3 @@ func status(s string) string {
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
-
-// size is a number of bytes as a person reads it.
-func size(n int64) string {
-	switch {
-	case n < 1000:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 1_000_000:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	case n < 1_000_000_000:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	}
-	return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-}

@@ -10,6 +10,7 @@ import (
 
 	"soma/client"
 	"soma/ident"
+	"soma/internal/cli/exit"
 	"soma/wire"
 )
 
@@ -26,7 +27,7 @@ func (a *app) cmdAttach() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if len(args) == 1 && last {
-				return faultf(exitUsage, "", "cannot take both a pid and --last")
+				return exit.Faultf(exit.Usage, "", "cannot take both a pid and --last")
 			}
 			if len(args) == 1 {
 				if _, err := parsePID(args[0]); err != nil {
@@ -51,7 +52,7 @@ func (a *app) cmdAttach() *cobra.Command {
 func parsePID(s string) (uint64, error) {
 	pid, err := ident.ParsePID(s)
 	if err != nil {
-		return 0, faultf(exitUsage, "see soma ps", "cannot understand %q: it is no pid", s)
+		return 0, exit.Faultf(exit.Usage, "see soma ps", "cannot understand %q: it is no pid", s)
 	}
 	return uint64(pid), nil
 }
@@ -166,7 +167,7 @@ func (a *app) attach(ctx context.Context, s wire.Session, p *wire.Process, follo
 		if err := errors.Join(err, finish()); err != nil || !ended || !follow {
 			return err
 		}
-		return exitCode(*p.ExitCode)
+		return exit.Quiet(*p.ExitCode)
 	}
 	if p == nil {
 		return a.watchCell(ctx, s.ID, from)

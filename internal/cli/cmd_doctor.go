@@ -14,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"soma/client"
+	"soma/internal/cli/exit"
+	"soma/internal/cli/plain"
 	"soma/internal/config"
 	"soma/wire"
 )
@@ -57,16 +59,16 @@ func (a *app) cmdDoctor() *cobra.Command {
 				if f.Do != "" {
 					text += "; " + f.Do
 				}
-				rows = append(rows, []string{string(f.Result), f.Check, clean(strings.ReplaceAll(text, "\n", "; "))})
+				rows = append(rows, []string{string(f.Result), f.Check, plain.Clean(strings.ReplaceAll(text, "\n", "; "))})
 			}
 			var err error
 			if a.asJSON {
 				err = a.printJSON(map[string]any{"ok": !failed, "checks": findings})
 			} else {
-				_, err = io.WriteString(a.Out, table(rows, nil))
+				_, err = io.WriteString(a.Out, plain.Table(rows, nil))
 			}
 			if err == nil && failed {
-				return exitCode(exitFailed)
+				return exit.Quiet(exit.Failed)
 			}
 			return err
 		},
@@ -89,8 +91,8 @@ func found(check string, result grade, do, format string, args ...any) finding {
 
 // blamed is the finding of an error, with its own way out.
 func blamed(check string, err error) finding {
-	f := asFault(err)
-	return finding{check, gradeFail, f.err.Error(), f.do}
+	f := exit.As(err)
+	return finding{check, gradeFail, f.Err.Error(), f.Do}
 }
 
 func (a *app) checkHome() finding {
@@ -210,7 +212,7 @@ func noModel(err error) finding {
 
 func (a *app) checkStore(status *wire.Status) finding {
 	if status != nil {
-		return found("store", gradeOK, "", "%s %s, %s; its schema is the daemon's", status.Store.Engine, status.Store.Path, size(status.Store.Bytes))
+		return found("store", gradeOK, "", "%s %s, %s; its schema is the daemon's", status.Store.Engine, status.Store.Path, plain.Size(status.Store.Bytes))
 	}
 	f, err := os.Open(a.home.Database())
 	if isMissing(err) {
@@ -246,11 +248,11 @@ func (a *app) checkSpace() finding {
 func gradeSpace(free int64) finding {
 	switch {
 	case free < noSpace:
-		return found("disk", gradeFail, "make room: the daemon ends when it cannot commit", "%s free", size(free))
+		return found("disk", gradeFail, "make room: the daemon ends when it cannot commit", "%s free", plain.Size(free))
 	case free < lowSpace:
-		return found("disk", gradeWarn, "make room", "%s free", size(free))
+		return found("disk", gradeWarn, "make room", "%s free", plain.Size(free))
 	}
-	return found("disk", gradeOK, "", "%s free", size(free))
+	return found("disk", gradeOK, "", "%s free", plain.Size(free))
 }
 
 func (a *app) checkUnit() finding {

@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"soma/client"
+	"soma/internal/cli/exit"
+	"soma/internal/cli/plain"
 	"soma/wire"
 )
 
@@ -44,7 +46,7 @@ func (a *app) cmdLogs() *cobra.Command {
 			}
 			switch {
 			case given != 1:
-				return faultf(exitUsage, "give one of PID, --cell ID and --daemon", "cannot tell which log is meant")
+				return exit.Faultf(exit.Usage, "give one of PID, --cell ID and --daemon", "cannot tell which log is meant")
 			case daemon:
 				return a.daemonLog(ctx, follow)
 			case cell == "":
@@ -84,7 +86,7 @@ func (a *app) processLog(ctx context.Context, arg string, follow bool) error {
 			}
 			return client.ErrEnough
 		})
-		err = stopped(err, "soma logs -f %d", p.PID)
+		err = exit.Stopped(err, "soma logs -f %d", p.PID)
 	} else {
 		err = a.until(ctx, s.ID, wire.Cursor{}, s.LastEvent, show)
 	}
@@ -98,7 +100,7 @@ func (a *app) cellLog(ctx context.Context, id string, follow bool) error {
 		err := a.keep(ctx, func() (err error) { page, err = a.client.Output(ctx, id, offset, pageBytes); return err })
 		var refusal *wire.Error
 		if errors.As(err, &refusal) && refusal.Code == wire.NotFound {
-			return faultf(exitNotFound, "soma logs PID -o json has the ids of its cells", "cannot find cell %s", id)
+			return exit.Faultf(exit.NotFound, "soma logs PID -o json has the ids of its cells", "cannot find cell %s", id)
 		}
 		if err != nil {
 			return err
@@ -106,7 +108,7 @@ func (a *app) cellLog(ctx context.Context, id string, follow bool) error {
 		if a.asJSON {
 			err = a.printJSON(page)
 		} else if _, err = io.WriteString(a.Out, page.Text); err == nil && !page.Kept && page.Next > page.Offset {
-			a.say("%s of output were not kept", size(page.Next-page.Offset))
+			a.say("%s of output were not kept", plain.Size(page.Next-page.Offset))
 		}
 		switch {
 		case err != nil || page.EOF:
@@ -126,15 +128,15 @@ func (a *app) cellLog(ctx context.Context, id string, follow bool) error {
 // daemonLog prints the end of the daemon's log. It needs no daemon.
 func (a *app) daemonLog(ctx context.Context, follow bool) error {
 	if a.asJSON && follow {
-		return faultf(exitUsage, "", "cannot follow the daemon's log as JSON")
+		return exit.Faultf(exit.Usage, "", "cannot follow the daemon's log as JSON")
 	}
 	name := a.home.DaemonLog()
 	text, err := tail(name, logTail)
 	if errors.Is(err, fs.ErrNotExist) {
-		return faultf(exitNotFound, "", "cannot show the daemon's log: no daemon was ever started on %s", a.home.Dir())
+		return exit.Faultf(exit.NotFound, "", "cannot show the daemon's log: no daemon was ever started on %s", a.home.Dir())
 	}
 	if err != nil {
-		return faultf(exitFailed, "", "cannot show the daemon's log: %w", err)
+		return exit.Faultf(exit.Failed, "", "cannot show the daemon's log: %w", err)
 	}
 	if len(text) == logTail {
 		if i := bytes.IndexByte(text, '\n'); i >= 0 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"soma/internal/cli/plain"
 	"soma/wire"
 )
 
@@ -43,11 +44,11 @@ func processTable(list []wire.Process, now time.Time) string {
 	rows := [][]string{{"PID", "STATE", "REASON", "MODEL", "STEPS", "CELLS", "TOKENS", "COST", "AGE", "WORKSPACE"}}
 	for _, p := range list {
 		rows = append(rows, []string{
-			fmt.Sprint(p.PID), p.State.State, cmp.Or(brief(p), "-"), cmp.Or(clean(p.Model), "-"), fmt.Sprint(p.Steps),
-			fmt.Sprint(p.Cells), fmt.Sprint(p.Tokens), costAbout(p.Cost, p.Estimated), age(now.Sub(p.CreatedAt)), clean(p.Workspace),
+			fmt.Sprint(p.PID), p.State.State, cmp.Or(brief(p), "-"), cmp.Or(plain.Clean(p.Model), "-"), fmt.Sprint(p.Steps),
+			fmt.Sprint(p.Cells), fmt.Sprint(p.Tokens), plain.CostAbout(p.Cost, p.Estimated), plain.Age(now.Sub(p.CreatedAt)), plain.Clean(p.Workspace),
 		})
 	}
-	return table(rows, map[int]bool{0: true, 4: true, 5: true, 6: true, 7: true, 8: true})
+	return plain.Table(rows, map[int]bool{0: true, 4: true, 5: true, 6: true, 7: true, 8: true})
 }
 
 // brief is why a process stands where it does, in one short line.
@@ -60,24 +61,9 @@ func brief(p wire.Process) string {
 		text += ": " + p.Detail
 	}
 	const most = 60
-	text = strings.ReplaceAll(clean(text), "\n", " ")
+	text = strings.ReplaceAll(plain.Clean(text), "\n", " ")
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most-1]) + "…"
 	}
 	return text
-}
-
-// age is a time span in its largest unit.
-func age(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0s"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }

@@ -14,6 +14,8 @@ import (
 
 	"soma/client"
 	"soma/ident"
+	"soma/internal/cli/exit"
+	"soma/internal/cli/plain"
 	"soma/wire"
 )
 
@@ -47,9 +49,9 @@ func (a *app) cmdPy() *cobra.Command {
 			}
 			switch {
 			case asked > 1, fresh && (end || last || interrupt):
-				return faultf(exitUsage, "see soma help py", "cannot do several of these at once")
+				return exit.Faultf(exit.Usage, "see soma help py", "cannot do several of these at once")
 			case cmd.Flags().Changed("timeout") && (timeout < time.Millisecond || timeout > maxTimeout):
-				return faultf(exitUsage, "give from 1ms to 1h", "cannot take --timeout %s", timeout)
+				return exit.Faultf(exit.Usage, "give from 1ms to 1h", "cannot take --timeout %s", timeout)
 			case end:
 				return a.pyEnd(ctx)
 			case last:
@@ -57,7 +59,7 @@ func (a *app) cmdPy() *cobra.Command {
 			case interrupt:
 				return a.pyInterrupt(ctx)
 			case !given && len(args) == 0:
-				return faultf(exitUsage, "give it with -c CODE, as FILE, or with - on the standard input", "cannot go on without code")
+				return exit.Faultf(exit.Usage, "give it with -c CODE, as FILE, or with - on the standard input", "cannot go on without code")
 			}
 			if !given {
 				var err error
@@ -90,7 +92,7 @@ func (a *app) readCode(name string) (string, error) {
 		return readUpTo(name, maxCode+1)
 	}()
 	if err != nil {
-		return "", faultf(exitBadFile, "", "cannot read the code: %w", err)
+		return "", exit.Faultf(exit.BadFile, "", "cannot read the code: %w", err)
 	}
 	return string(text), nil
 }
@@ -139,7 +141,7 @@ func (a *app) pySession(ctx context.Context, python string, fresh bool) (wire.Se
 	}
 	if open != nil {
 		if open.Python != python {
-			return wire.Session{}, faultf(exitRefused, "begin a fresh one with --new", "cannot use %s: this folder's kernel runs %s", python, open.Python)
+			return wire.Session{}, exit.Faultf(exit.Refused, "begin a fresh one with --new", "cannot use %s: this folder's kernel runs %s", python, open.Python)
 		}
 		return *open, nil
 	}
@@ -163,7 +165,7 @@ func (a *app) pyEnd(ctx context.Context) error {
 		return err
 	}
 	if open == nil {
-		return &fault{exitNotFound, fmt.Errorf("cannot end the python kernel of %s: there is none", dir), ""}
+		return exit.Faultf(exit.NotFound, "", "cannot end the python kernel of %s: there is none", dir)
 	}
 	if err := a.closeSession(ctx, open.ID); err != nil {
 		return err
@@ -205,7 +207,7 @@ func (a *app) pyInterrupt(ctx context.Context) error {
 		}
 	}
 	if len(cells) == 0 {
-		return faultf(exitNotFound, "", "cannot interrupt a cell: none runs in %s", dir)
+		return exit.Faultf(exit.NotFound, "", "cannot interrupt a cell: none runs in %s", dir)
 	}
 	var cell wire.Cell
 	err = a.keep(ctx, func() (err error) { cell, err = a.client.InterruptCell(ctx, cells[0]); return err })
@@ -238,7 +240,7 @@ func (a *app) pyLast(ctx context.Context) error {
 		return err
 	}
 	if open == nil {
-		return &fault{exitNotFound, fmt.Errorf("cannot show a cell: %s has no python kernel", dir), ""}
+		return exit.Faultf(exit.NotFound, "", "cannot show a cell: %s has no python kernel", dir)
 	}
 	from, err := a.turnStart(ctx, open.ID, open.LastEvent)
 	if err != nil {
@@ -253,7 +255,7 @@ func (a *app) runCell(ctx context.Context, run wire.RunCell, python string, fres
 		s, cell, err = a.giveCell(ctx, run, python, false)
 	}
 	if sessionClosed(err) {
-		return faultf(exitRefused, "run soma py again", "cannot run the cell: this folder's kernel was ended at the same time")
+		return exit.Faultf(exit.Refused, "run soma py again", "cannot run the cell: this folder's kernel was ended at the same time")
 	}
 	if err != nil {
 		return err
@@ -293,13 +295,13 @@ func (a *app) showCell(ctx context.Context, session string, from wire.Cursor, p 
 	err := a.follow(ctx, session, from, p.frame)
 	if ctx.Err() != nil {
 		a.say("detached; the cell runs on; soma py --last shows it")
-		return exitCode(exitOK)
+		return exit.Quiet(exit.OK)
 	}
 	if err != nil {
-		return stopped(err, "soma py --last")
+		return exit.Stopped(err, "soma py --last")
 	}
 	if p.status != "ok" {
-		return exitCode(exitFailed)
+		return exit.Quiet(exit.Failed)
 	}
 	return nil
 }
@@ -319,7 +321,7 @@ type cellPrinter struct {
 
 func (p *cellPrinter) frame(f client.Frame) error {
 	if f.Reset != nil {
-		return faultf(exitNotFound, "see soma logs --cell "+p.id, "cannot follow the cell: the daemon's store has changed")
+		return exit.Faultf(exit.NotFound, "see soma logs --cell "+p.id, "cannot follow the cell: the daemon's store has changed")
 	}
 	if o := f.Output; o != nil && o.Cell == p.id {
 		if p.app.asJSON {
@@ -403,7 +405,7 @@ func (p *cellPrinter) fill(n int64) error {
 				return err
 			}
 		} else {
-			p.app.say("%s of output were not kept", size(have))
+			p.app.say("%s of output were not kept", plain.Size(have))
 		}
 		p.taken = page.Next
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"soma/client"
+	"soma/internal/cli/exit"
 	"soma/internal/config"
 	"soma/wire"
 )
@@ -78,9 +79,9 @@ func TestPyBesideNew(t *testing.T) {
 			return wire.Errorf(wire.Busy, "it has arrived")
 		})
 		code, out, errs := s.run(t, "py", "-c", "1")
-		want, text := exitBusy, "cannot do that: it has arrived"
+		want, text := exit.Busy, "cannot do that: it has arrived"
 		if again {
-			want, text = exitRefused, "cannot run the cell: this folder's kernel was ended at the same time; run soma py again"
+			want, text = exit.Refused, "cannot run the cell: this folder's kernel was ended at the same time; run soma py again"
 		}
 		if code != want || out != "" || !strings.Contains(errs, text) {
 			t.Errorf("code %d, out %q, errors %q", code, out, errs)
@@ -105,7 +106,7 @@ func TestFollowWithANewToken(t *testing.T) {
 		fmt.Fprintf(w, "event: unauthorized\ndata: {\"code\":\"unauthorized\",\"status\":401,\"title\":\"no\"}\n\n")
 		return nil
 	})
-	if code, _, errs := s.run(t, "version"); code != exitOK { // it makes the client
+	if code, _, errs := s.run(t, "version"); code != exit.OK { // it makes the client
 		t.Fatal(errs)
 	}
 	err := s.app.follow(t.Context(), "s", wire.Cursor{}, func(client.Frame) error { return nil })
@@ -132,7 +133,7 @@ func TestStatusOfAMuteDaemon(t *testing.T) {
 	defer close(over)
 	begun := time.Now()
 	code, _, errs := s.run(t, "status")
-	if took := time.Since(begun); code != exitBusy || took > 10*time.Second {
+	if took := time.Since(begun); code != exit.Busy || took > 10*time.Second {
 		t.Errorf("code %d after %s: %s", code, took, errs)
 	}
 }

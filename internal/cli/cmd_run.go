@@ -16,6 +16,7 @@ import (
 
 	"soma/client"
 	"soma/ident"
+	"soma/internal/cli/exit"
 	"soma/internal/config"
 	"soma/internal/pypath"
 	"soma/wire"
@@ -42,7 +43,7 @@ func (a *app) cmdRun() *cobra.Command {
 				return err
 			}
 			if detach && wait && cmd.Flags().Changed("wait") {
-				return faultf(exitUsage, "", "cannot both --wait and --detach")
+				return exit.Faultf(exit.Usage, "", "cannot both --wait and --detach")
 			}
 			return a.runTask(cmd.Context(), open, text, detach || !wait)
 		},
@@ -64,18 +65,18 @@ func (a *app) inputText(args []string, file string) (string, error) {
 	var err error
 	switch {
 	case file != "" && len(args) > 0:
-		return "", faultf(exitUsage, "", "cannot take both a text and a file")
+		return "", exit.Faultf(exit.Usage, "", "cannot take both a text and a file")
 	case file != "":
 		text, err = readUpTo(file, maxInput+1)
 	case len(args) == 1 && args[0] == "-":
 		text, err = io.ReadAll(io.LimitReader(a.In, maxInput+1))
 	case len(args) == 0:
-		return "", faultf(exitUsage, "give it as \"TEXT\", with -f FILE, or with - on the standard input", "cannot go on without a text")
+		return "", exit.Faultf(exit.Usage, "give it as \"TEXT\", with -f FILE, or with - on the standard input", "cannot go on without a text")
 	default:
 		text = []byte(strings.Join(args, " "))
 	}
 	if err != nil {
-		return "", faultf(exitBadFile, "", "cannot read the text: %w", err)
+		return "", exit.Faultf(exit.BadFile, "", "cannot read the text: %w", err)
 	}
 	return string(text), checkText(string(text), maxInput)
 }
@@ -83,11 +84,11 @@ func (a *app) inputText(args []string, file string) (string, error) {
 func checkText(text string, most int) error {
 	switch {
 	case len(text) > most:
-		return faultf(exitBadFile, "give the name of a file in it instead", "cannot take the text: it is longer than %d bytes", most)
+		return exit.Faultf(exit.BadFile, "give the name of a file in it instead", "cannot take the text: it is longer than %d bytes", most)
 	case !utf8.ValidString(text):
-		return faultf(exitBadFile, "convert it to UTF-8", "cannot take the text: it is not UTF-8")
+		return exit.Faultf(exit.BadFile, "convert it to UTF-8", "cannot take the text: it is not UTF-8")
 	case strings.TrimSpace(text) == "":
-		return faultf(exitUsage, "", "cannot take the text: it is empty")
+		return exit.Faultf(exit.Usage, "", "cannot take the text: it is empty")
 	}
 	return nil
 }
@@ -130,7 +131,7 @@ func (a *app) runTask(ctx context.Context, open wire.OpenSession, text string, d
 		const restart = "run soma stop, and the next command starts it with what is set here"
 		var refusal *wire.Error
 		if errors.As(err, &refusal) && refusal.Code == wire.NoModel {
-			return faultf(exitConfig, restart, "cannot find a model: the daemon was started without %s", missing)
+			return exit.Faultf(exit.Config, restart, "cannot find a model: the daemon was started without %s", missing)
 		}
 		a.say("the daemon was started without %s; %s", missing, restart)
 	}

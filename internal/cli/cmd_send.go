@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"soma/ident"
+	"soma/internal/cli/exit"
 	"soma/wire"
 )
 
@@ -37,7 +38,7 @@ func (a *app) cmdSend() *cobra.Command {
 				return err
 			}
 			if p.ExitCode != nil {
-				return faultf(exitRefused, "start another with soma run", "cannot send to process %d: it has ended", p.PID)
+				return exit.Faultf(exit.Refused, "start another with soma run", "cannot send to process %d: it has ended", p.PID)
 			}
 			in := wire.Input{Text: text, Mode: wire.Steer}
 			if after {
@@ -89,7 +90,7 @@ func (a *app) cmdWait() *cobra.Command {
 			var p wire.Process
 			err = a.keep(ctx, func() (err error) { p, err = a.client.Process(ctx, pid); return err })
 			if err != nil {
-				return stopped(err, "soma wait %d", pid)
+				return exit.Stopped(err, "soma wait %d", pid)
 			}
 			for said := false; p.ExitCode == nil; {
 				if waitsForInput(p) && !said {
@@ -98,13 +99,13 @@ func (a *app) cmdWait() *cobra.Command {
 				}
 				err := a.keep(ctx, func() (err error) { p, err = a.client.Wait(ctx, pid, wire.MaxWait); return err })
 				if err != nil {
-					return stopped(err, "soma wait %d", pid)
+					return exit.Stopped(err, "soma wait %d", pid)
 				}
 			}
 			if err := a.printProcess(p); err != nil {
 				return err
 			}
-			return exitCode(*p.ExitCode)
+			return exit.Quiet(*p.ExitCode)
 		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"soma/client"
+	"soma/internal/cli/exit"
 	"soma/internal/config"
 	"soma/internal/daemonlog"
 	"soma/wire"
@@ -83,14 +84,14 @@ func (a *app) serve(ctx context.Context, flags map[string]string, background boo
 func (a *app) install() error {
 	self, err := os.Executable()
 	if err != nil {
-		return faultf(exitFailed, "", "cannot write the unit: %w", err)
+		return exit.Faultf(exit.Failed, "", "cannot write the unit: %w", err)
 	}
 	file, err := a.unitFile()
 	if err != nil {
 		return err
 	}
 	if strings.ContainsAny(self+a.home.Dir(), "\n\"\\%") {
-		return faultf(exitRefused, "use plain paths", "cannot write the unit: systemd does not take the paths %q and %q", self, a.home.Dir())
+		return exit.Faultf(exit.Refused, "use plain paths", "cannot write the unit: systemd does not take the paths %q and %q", self, a.home.Dir())
 	}
 	text := fmt.Sprintf("[Unit]\nDescription=Soma daemon\n\n[Service]\nExecStart=\"%s\" serve\nEnvironment=\"SOMA_HOME=%s\"\nRestart=always\nRestartSec=2\nKillMode=process\n\n[Install]\nWantedBy=default.target\n",
 		self, a.home.Dir())
@@ -98,7 +99,7 @@ func (a *app) install() error {
 		err = os.WriteFile(file, []byte(text), 0o644)
 	}
 	if err != nil {
-		return faultf(exitFailed, "", "cannot write the unit: %w", err)
+		return exit.Faultf(exit.Failed, "", "cannot write the unit: %w", err)
 	}
 	const next = "systemctl --user daemon-reload && systemctl --user enable --now soma"
 	if a.asJSON {
@@ -114,7 +115,7 @@ func (a *app) unitFile() (string, error) {
 	if dir == "" {
 		user, _ := a.env("HOME")
 		if user == "" {
-			return "", faultf(exitHome, "set HOME", "cannot find the folder of systemd units")
+			return "", exit.Faultf(exit.Home, "set HOME", "cannot find the folder of systemd units")
 		}
 		dir = filepath.Join(user, ".config")
 	}
@@ -143,7 +144,7 @@ func (a *app) stop(ctx context.Context, kernels bool) error {
 	stopped, err := a.stopDaemon(ctx, kernels, within)
 	if _, tokenErr := a.home.ReadToken(); tokenErr != nil {
 		if holder := a.home.Holder(); holder != nil {
-			return faultf(exitRefused, fmt.Sprintf("end it with kill %d", holder.PID), "cannot ask the daemon to stop: %w", tokenErr)
+			return exit.Faultf(exit.Refused, fmt.Sprintf("end it with kill %d", holder.PID), "cannot ask the daemon to stop: %w", tokenErr)
 		}
 	}
 	if errors.Is(err, client.ErrLost) || err != nil && a.noToken() {
@@ -157,7 +158,7 @@ func (a *app) stop(ctx context.Context, kernels bool) error {
 		if holder := a.home.Holder(); holder != nil {
 			do += fmt.Sprintf(", or end it with kill -9 %d", holder.PID)
 		}
-		return faultf(exitBusy, do, "cannot stop the daemon within %s: it is still at it", within)
+		return exit.Faultf(exit.Busy, do, "cannot stop the daemon within %s: it is still at it", within)
 	}
 	if err != nil {
 		return err
@@ -200,9 +201,9 @@ func (a *app) awaitHolder(ctx context.Context, within time.Duration) error {
 // mute says that a command cannot go on because the daemon that holds the home does not answer.
 func mute(holder *config.LockedError, what string) error {
 	if holder.PID == 0 {
-		return faultf(exitNoDaemon, "try again", "cannot %s: another one is starting on %s", what, holder.Home)
+		return exit.Faultf(exit.NoDaemon, "try again", "cannot %s: another one is starting on %s", what, holder.Home)
 	}
-	return faultf(exitNoDaemon, fmt.Sprintf("wait if it starts, else end it with kill %d", holder.PID),
+	return exit.Faultf(exit.NoDaemon, fmt.Sprintf("wait if it starts, else end it with kill %d", holder.PID),
 		"cannot %s: the one with pid %d holds %s and does not answer on its socket", what, holder.PID, holder.Home)
 }
 
@@ -210,7 +211,7 @@ func mute(holder *config.LockedError, what string) error {
 func (a *app) nothingToStop(kernels bool) error {
 	left, _ := os.ReadDir(a.home.Run())
 	if kernels && len(left) > 0 {
-		return faultf(exitNoDaemon, "run soma ps to start one, then soma stop --kernels", "cannot end python kernels: no daemon runs on %s", a.home.Dir())
+		return exit.Faultf(exit.NoDaemon, "run soma ps to start one, then soma stop --kernels", "cannot end python kernels: no daemon runs on %s", a.home.Dir())
 	}
 	if a.asJSON {
 		return a.printJSON(wire.Stopped{})

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"soma/client"
+	"soma/internal/cli/exit"
+	"soma/internal/cli/plain"
 	"soma/wire"
 )
 
@@ -48,11 +50,11 @@ func (a *app) absent(err error) error {
 	case errors.Is(err, client.ErrLost):
 		return mute(holder, "ask the daemon")
 	case errors.Is(err, context.DeadlineExceeded):
-		return faultf(exitBusy, fmt.Sprintf("try again, or end it with kill -9 %d", holder.PID),
+		return exit.Faultf(exit.Busy, fmt.Sprintf("try again, or end it with kill -9 %d", holder.PID),
 			"cannot ask the daemon: the one with pid %d has not answered within %s", holder.PID, healthWait)
 	}
 	if errors.Is(err, client.ErrLost) || a.noToken() {
-		return faultf(exitNoDaemon, "the next soma run starts one", "no daemon runs on %s", a.home.Dir())
+		return exit.Faultf(exit.NoDaemon, "the next soma run starts one", "no daemon runs on %s", a.home.Dir())
 	}
 	return err
 }
@@ -70,26 +72,26 @@ func statusText(s wire.Status, now time.Time) string {
 	}
 	slices.Sort(states)
 	rows := [][]string{
-		{"daemon", fmt.Sprintf("pid %d, up %s, build %s, wire %d", s.PID, age(now.Sub(s.StartedAt)), s.Version, s.Wire)},
+		{"daemon", fmt.Sprintf("pid %d, up %s, build %s, wire %d", s.PID, plain.Age(now.Sub(s.StartedAt)), s.Version, s.Wire)},
 		{"home", s.Home},
 		{"socket", s.Socket},
-		{"store", fmt.Sprintf("%s %s, %s and %s of log", s.Store.Engine, s.Store.Path, size(s.Store.Bytes), size(s.Store.WAL))},
+		{"store", fmt.Sprintf("%s %s, %s and %s of log", s.Store.Engine, s.Store.Path, plain.Size(s.Store.Bytes), plain.Size(s.Store.WAL))},
 		{"processes", orNone(states)},
 		{"models", orNone(reachable(s.Models, s.ProviderEnv))},
 		{"provider keys", orNone(s.ProviderEnv)},
 		{"kernels", orNone(nil)},
 	}
-	text := table(rows[:7], nil)
+	text := plain.Table(rows[:7], nil)
 	if len(s.Kernels) == 0 {
-		return table(rows, nil)
+		return plain.Table(rows, nil)
 	}
 	kernels := [][]string{{"KERNEL", "PID", "STATE", "CELLS", "USED", "PYTHON", "WORKSPACE"}}
 	for _, k := range s.Kernels {
 		kernels = append(kernels, []string{
-			k.ID, fmt.Sprint(k.PID), k.State, fmt.Sprint(k.Cells), age(now.Sub(k.UsedAt)), clean(k.Python), clean(k.Workspace),
+			k.ID, fmt.Sprint(k.PID), k.State, fmt.Sprint(k.Cells), plain.Age(now.Sub(k.UsedAt)), plain.Clean(k.Python), plain.Clean(k.Workspace),
 		})
 	}
-	return text + "\n" + table(kernels, map[int]bool{1: true, 3: true, 4: true})
+	return text + "\n" + plain.Table(kernels, map[int]bool{1: true, 3: true, 4: true})
 }
 
 // reachable adds to the names of models what the daemon's variables give access to.
@@ -110,7 +112,7 @@ func orNone(list []string) string {
 	if len(list) == 0 {
 		return "none"
 	}
-	return clean(strings.Join(list, ", "))
+	return plain.Clean(strings.Join(list, ", "))
 }
 
 func (a *app) cmdVersion() *cobra.Command {
@@ -151,13 +153,13 @@ func (a *app) cmdConfig() *cobra.Command {
 		}
 		rows := [][]string{{"KEY", "VALUE", "SOURCE"}}
 		for _, r := range cfg.Rows() {
-			rows = append(rows, []string{r.Key, cmp.Or(clean(r.Value), "-"), string(r.Source)})
+			rows = append(rows, []string{r.Key, cmp.Or(plain.Clean(r.Value), "-"), string(r.Source)})
 		}
 		there := ""
 		if _, err := os.Stat(a.home.ConfigFile()); isMissing(err) {
 			there = " (not there)"
 		}
-		_, err = fmt.Fprintf(a.Out, "%s\nfile: %s%s\n", table(rows, nil), a.home.ConfigFile(), there)
+		_, err = fmt.Fprintf(a.Out, "%s\nfile: %s%s\n", plain.Table(rows, nil), a.home.ConfigFile(), there)
 		return err
 	}
 	return cmd

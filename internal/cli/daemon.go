@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"soma/client"
+	"soma/internal/cli/exit"
 	"soma/internal/config"
 	"soma/internal/daemonlog"
 	"soma/internal/pykernel"
@@ -103,7 +104,7 @@ func (a *app) ensure(ctx context.Context) error {
 func (a *app) start(ctx context.Context) error {
 	a.starts.reap()
 	if !a.starts.allowed(time.Now()) {
-		return faultf(exitNoDaemon, "see soma logs --daemon", "cannot keep a daemon: it was started %d times within a minute, and its log ends: %s",
+		return exit.Faultf(exit.NoDaemon, "see soma logs --daemon", "cannot keep a daemon: it was started %d times within a minute, and its log ends: %s",
 			maxStarts, lastLine(a.home.DaemonLog()))
 	}
 	if err := a.home.Create(); err != nil {
@@ -115,7 +116,7 @@ func (a *app) start(ctx context.Context) error {
 	case errors.As(err, &home):
 		return err
 	case err != nil:
-		return faultf(exitNoDaemon, "", "cannot start the daemon: %w", err)
+		return exit.Faultf(exit.NoDaemon, "", "cannot start the daemon: %w", err)
 	}
 	a.starts.add(time.Now(), pid)
 	deadline := time.Now().Add(bootWait)
@@ -129,7 +130,7 @@ func (a *app) start(ctx context.Context) error {
 			return err
 		}
 		if ended, code := a.starts.reap(); ended {
-			if code != exitHome { // with exitHome another one may hold the home
+			if code != exit.Home { // with exit.Home another one may hold the home
 				return startFailed(code, lastLine(a.home.DaemonLog()))
 			}
 			ours = false
@@ -138,10 +139,10 @@ func (a *app) start(ctx context.Context) error {
 		// One that is starting is waited for. One that was stopping leaves the home free, without a daemon.
 		if !ours && a.home.Holder() == nil {
 			if turnedAway == maxStarts {
-				return startFailed(exitHome, lastLine(a.home.DaemonLog()))
+				return startFailed(exit.Home, lastLine(a.home.DaemonLog()))
 			}
 			if pid, err = a.spawn(); err != nil {
-				return faultf(exitNoDaemon, "", "cannot start the daemon: %w", err)
+				return exit.Faultf(exit.NoDaemon, "", "cannot start the daemon: %w", err)
 			}
 			ours, a.starts.pid = true, pid
 		}
@@ -149,7 +150,7 @@ func (a *app) start(ctx context.Context) error {
 			if holder := a.home.Holder(); holder != nil && !ours {
 				return mute(holder, "start the daemon")
 			}
-			return faultf(exitNoDaemon, "see soma logs --daemon", "cannot start the daemon: it does not answer after %s", bootWait)
+			return exit.Faultf(exit.NoDaemon, "see soma logs --daemon", "cannot start the daemon: it does not answer after %s", bootWait)
 		}
 		if err := pause(ctx, poll); err != nil {
 			return err
@@ -158,16 +159,16 @@ func (a *app) start(ctx context.Context) error {
 }
 
 func startFailed(code int, last string) error {
-	if code < exitUsage || code > exitConfig {
-		code = exitNoDaemon
+	if code < exit.Usage || code > exit.Config {
+		code = exit.NoDaemon
 	}
 	if words, ok := strings.CutPrefix(last, "soma: "); ok {
-		return faultf(code, "", "cannot start the daemon: %s", words)
+		return exit.Faultf(code, "", "cannot start the daemon: %s", words)
 	}
-	if code == exitHome { // its line did not even reach the log
-		return faultf(code, "run soma serve to see why", "cannot start the daemon: it cannot use its home")
+	if code == exit.Home { // its line did not even reach the log
+		return exit.Faultf(code, "run soma serve to see why", "cannot start the daemon: it cannot use its home")
 	}
-	return faultf(code, "see soma logs --daemon", "cannot start the daemon: it ended, and its log ends: %s", last)
+	return exit.Faultf(code, "see soma logs --daemon", "cannot start the daemon: it ended, and its log ends: %s", last)
 }
 
 // spawn starts this program as a daemon: in a session of its own, tied to no terminal.

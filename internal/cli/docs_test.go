@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"soma/internal/cli/exit"
 	"soma/internal/cli/manual"
 )
 
@@ -62,8 +63,8 @@ func commandsText() string {
 func exitText() string {
 	var b strings.Builder
 	b.WriteString("\n| code | means |\n|---|---|\n")
-	for _, e := range exitCodes {
-		fmt.Fprintf(&b, "| %d | %s |\n", e.code, e.means)
+	for _, e := range exit.Codes {
+		fmt.Fprintf(&b, "| %d | %s |\n", e.Code, e.Means)
 	}
 	return b.String() + "\n"
 }
@@ -84,7 +85,7 @@ func TestCommands(t *testing.T) {
 func TestManPagesAndCompletion(t *testing.T) {
 	s := newSoma(t)
 	dir := filepath.Join(t.TempDir(), "man1")
-	if code, out, errs := s.run(t, "man", dir); code != exitOK || out+errs != "" {
+	if code, out, errs := s.run(t, "man", dir); code != exit.OK || out+errs != "" {
 		t.Fatalf("code %d, %q, %q", code, out, errs)
 	}
 	pages, err := os.ReadDir(dir)
@@ -101,7 +102,7 @@ func TestManPagesAndCompletion(t *testing.T) {
 		}
 	}
 	code, script, _ := s.run(t, "completion", "bash")
-	if code != exitOK {
+	if code != exit.OK {
 		t.Fatalf("completion: code %d", code)
 	}
 	check := exec.CommandContext(t.Context(), "bash", "-n")
@@ -109,7 +110,7 @@ func TestManPagesAndCompletion(t *testing.T) {
 	if out, err := check.CombinedOutput(); err != nil {
 		t.Errorf("bash does not read the completion: %v\n%s", err, out)
 	}
-	if code, out, _ := s.run(t, "__complete", "att"); code != exitOK || !strings.Contains(out, "attach\t") {
+	if code, out, _ := s.run(t, "__complete", "att"); code != exit.OK || !strings.Contains(out, "attach\t") {
 		t.Errorf("completion of att: code %d, %q", code, out)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"soma/internal/cli/exit"
 	"soma/wire"
 )
 
@@ -30,7 +31,7 @@ func (e *ending) event(ev wire.Event) error {
 	case wire.InputEnded:
 		return show(ev, func(b wire.InputEvent) {
 			if !e.attach && b.ClientID == e.input && b.State == "cancelled" {
-				e.leave(exitFailed)
+				e.leave(exit.Failed)
 			}
 		})
 	case wire.StepStarted, wire.StepEnded, wire.StepFailed, wire.ToolResult, wire.NoteAdded, wire.ProcessState:
@@ -41,9 +42,9 @@ func (e *ending) event(ev wire.Event) error {
 			switch {
 			case e.attach || e.state != wire.Blocked || b.Why == whyTerminated: // its end follows, or its next turn
 			case b.Why != whyDone:
-				e.leave(exitFailed)
+				e.leave(exit.Failed)
 			case e.keep:
-				e.leave(exitOK)
+				e.leave(exit.OK)
 			}
 		})
 	}

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"soma/client"
+	"soma/internal/cli/exit"
+	"soma/internal/cli/plain"
 	"soma/internal/config"
 	"soma/internal/lifecycle"
 )
@@ -79,9 +81,9 @@ func (a *app) run(ctx context.Context, args []string) int {
 	case err != nil && !a.ran:
 		err = misused(cmd, err)
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return exitOK // Ctrl-C: what runs in the daemon runs on
+		return exit.OK // Ctrl-C: what runs in the daemon runs on
 	}
-	return report(a.Err, err, a.asJSON)
+	return exit.Report(a.Err, err, a.asJSON)
 }
 
 // commands returns the command tree.
@@ -128,7 +130,7 @@ func (a *app) commands() *cobra.Command {
 func (a *app) open() error {
 	home, err := config.LocateHome(a.env)
 	if err != nil {
-		return &fault{exitHome, err, ""}
+		return exit.Faultf(exit.Home, "", "%w", err)
 	}
 	a.home = home
 	a.client, err = client.New(client.Options{
@@ -136,7 +138,7 @@ func (a *app) open() error {
 		Token: func() (string, error) {
 			token, err := home.ReadToken()
 			if err != nil {
-				return "", &fault{exitRefused, err, ""}
+				return "", exit.Faultf(exit.Refused, "", "%w", err)
 			}
 			return token.Reveal(), nil
 		},
@@ -162,7 +164,7 @@ func (a *app) say(format string, args ...any) {
 	if a.endLine != nil {
 		_ = a.endLine() // who writes the output next gets the same error
 	}
-	fmt.Fprintf(a.Err, "soma: %s\n", clean(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(a.Err, "soma: %s\n", plain.Clean(fmt.Sprintf(format, args...)))
 }
 
 // screen is the output for people.
@@ -198,7 +200,7 @@ func (a *app) workspace() (string, error) {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if err != nil {
-		return "", faultf(exitBadFile, "go to a folder that exists", "cannot find the folder to work in: %w", err)
+		return "", exit.Faultf(exit.BadFile, "go to a folder that exists", "cannot find the folder to work in: %w", err)
 	}
 	return dir, nil
 }

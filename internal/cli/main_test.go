@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -19,9 +18,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"soma/client"
+	"soma/internal/cli/exit"
 	"soma/internal/config"
-	"soma/internal/pypath"
 	"soma/wire"
 )
 
@@ -107,41 +105,41 @@ func TestUsage(t *testing.T) {
 		code int
 		text string
 	}{
-		{"teleport", exitUsage, `cannot find a command "teleport"; see soma help`},
-		{"rnu task", exitUsage, "did you mean soma run?"},
-		{"help teleport", exitUsage, `cannot find a command "teleport"`},
-		{"completion csh", exitUsage, "soma completion bash|zsh|fish|powershell"},
-		{"man", exitUsage, "write it as soma man DIR"},
-		{"ps --fast", exitUsage, "unknown flag: --fast; see soma help ps"},
-		{"ps 1", exitUsage, "write it as soma ps"},
-		{"ps -o xml", exitUsage, "text or json"},
-		{"run", exitUsage, "give it as"},
-		{"run -f none.md", exitBadFile, "none.md"},
-		{"run -f x y", exitUsage, "both"},
-		{"run --wait --detach x", exitUsage, "both"},
-		{"run " + strings.Repeat("x", maxInput+1), exitBadFile, "longer than"},
-		{"run \xff", exitBadFile, "not UTF-8"},
-		{"run --python /none x", exitNoPython, "--python PATH"},
-		{"send 1", exitUsage, "give it as"},
-		{"send one x", exitUsage, "no pid"},
-		{"attach 0", exitUsage, "no pid"},
-		{"attach 1 --last", exitUsage, "both"},
-		{"kill", exitUsage, "write it as soma kill PID"},
-		{"kill 1 2", exitUsage, "write it as soma kill PID"},
-		{"wait x", exitUsage, "no pid"},
-		{"logs", exitUsage, "one of PID"},
-		{"logs 1 --daemon", exitUsage, "one of PID"},
-		{"logs one", exitUsage, "no pid"},
-		{"logs --daemon", exitNotFound, "no daemon was ever started"},
-		{"py", exitUsage, "-c CODE"},
-		{"py -c 1 x.py", exitUsage, "several"},
-		{"py --end --new", exitUsage, "several"},
-		{"py --interrupt --last", exitUsage, "several"},
-		{"py --timeout 2h -c 1", exitUsage, "1ms to 1h"},
-		{"py none.py", exitBadFile, "none.py"},
-		{"status", exitNoDaemon, "no daemon runs"},
-		{"serve --recover never", exitConfig, "resume or hold"},
-		{"config --max-pykernels 0", exitConfig, "1 to 1000"},
+		{"teleport", exit.Usage, `cannot find a command "teleport"; see soma help`},
+		{"rnu task", exit.Usage, "did you mean soma run?"},
+		{"help teleport", exit.Usage, `cannot find a command "teleport"`},
+		{"completion csh", exit.Usage, "soma completion bash|zsh|fish|powershell"},
+		{"man", exit.Usage, "write it as soma man DIR"},
+		{"ps --fast", exit.Usage, "unknown flag: --fast; see soma help ps"},
+		{"ps 1", exit.Usage, "write it as soma ps"},
+		{"ps -o xml", exit.Usage, "text or json"},
+		{"run", exit.Usage, "give it as"},
+		{"run -f none.md", exit.BadFile, "none.md"},
+		{"run -f x y", exit.Usage, "both"},
+		{"run --wait --detach x", exit.Usage, "both"},
+		{"run " + strings.Repeat("x", maxInput+1), exit.BadFile, "longer than"},
+		{"run \xff", exit.BadFile, "not UTF-8"},
+		{"run --python /none x", exit.NoPython, "--python PATH"},
+		{"send 1", exit.Usage, "give it as"},
+		{"send one x", exit.Usage, "no pid"},
+		{"attach 0", exit.Usage, "no pid"},
+		{"attach 1 --last", exit.Usage, "both"},
+		{"kill", exit.Usage, "write it as soma kill PID"},
+		{"kill 1 2", exit.Usage, "write it as soma kill PID"},
+		{"wait x", exit.Usage, "no pid"},
+		{"logs", exit.Usage, "one of PID"},
+		{"logs 1 --daemon", exit.Usage, "one of PID"},
+		{"logs one", exit.Usage, "no pid"},
+		{"logs --daemon", exit.NotFound, "no daemon was ever started"},
+		{"py", exit.Usage, "-c CODE"},
+		{"py -c 1 x.py", exit.Usage, "several"},
+		{"py --end --new", exit.Usage, "several"},
+		{"py --interrupt --last", exit.Usage, "several"},
+		{"py --timeout 2h -c 1", exit.Usage, "1ms to 1h"},
+		{"py none.py", exit.BadFile, "none.py"},
+		{"status", exit.NoDaemon, "no daemon runs"},
+		{"serve --recover never", exit.Config, "resume or hold"},
+		{"config --max-pykernels 0", exit.Config, "1 to 1000"},
 	} {
 		args := strings.Fields(c.line)
 		code, out, errs := s.run(t, args...)
@@ -168,7 +166,7 @@ func TestJSON(t *testing.T) {
 	} {
 		code, out, errs := s.run(t, strings.Fields(c.line)...)
 		var body map[string]any
-		if err := json.Unmarshal([]byte(out), &body); err != nil || code != exitOK || errs != "" || strings.Count(out, "\n") != 1 {
+		if err := json.Unmarshal([]byte(out), &body); err != nil || code != exit.OK || errs != "" || strings.Count(out, "\n") != 1 {
 			t.Errorf("%s: code %d, out %q, errors %q", c.line, code, out, errs)
 		}
 		if got := strings.Join(sortedKeys(body), " "); got != c.fields {
@@ -180,7 +178,7 @@ func TestJSON(t *testing.T) {
 		Error, Do string
 		Exit      int
 	}
-	if err := json.Unmarshal([]byte(errs), &body); err != nil || code != exitNoDaemon || body.Exit != exitNoDaemon || body.Error == "" || body.Do == "" {
+	if err := json.Unmarshal([]byte(errs), &body); err != nil || code != exit.NoDaemon || body.Exit != exit.NoDaemon || body.Error == "" || body.Do == "" {
 		t.Errorf("code %d, errors %q", code, errs)
 	}
 }
@@ -192,8 +190,8 @@ func TestDaemonThatCannotStart(t *testing.T) {
 		code int
 		text string
 	}{
-		{"schema", exitHome, "cannot start the daemon: cannot use home HOME: its schema is 9, and this program knows 1"},
-		{"panics", exitNoDaemon, "its log ends: "},
+		{"schema", exit.Home, "cannot start the daemon: cannot use home HOME: its schema is 9, and this program knows 1"},
+		{"panics", exit.NoDaemon, "its log ends: "},
 	} {
 		s := newSoma(t)
 		t.Setenv("SOMA_TEST_DAEMON", c.mode)
@@ -212,7 +210,7 @@ func TestClientKeepsItsDaemon(t *testing.T) {
 	s := newSoma(t)
 	t.Setenv("SOMA_TEST_DAEMON", "dies")
 	code, out, errs := s.run(t, "wait", "1")
-	if code != exitNoDaemon || out != "" {
+	if code != exit.NoDaemon || out != "" {
 		t.Errorf("code %d, out %q", code, out)
 	}
 	log := filepath.Join(s.home, "daemon.log")
@@ -226,7 +224,7 @@ func TestClientKeepsItsDaemon(t *testing.T) {
 	if !strings.HasSuffix(errs, last) {
 		t.Errorf("errors %s", errs)
 	}
-	if code, out, _ := s.run(t, "logs", "--daemon"); code != exitOK || strings.Count(out, "fsync failed") != maxStarts {
+	if code, out, _ := s.run(t, "logs", "--daemon"); code != exit.OK || strings.Count(out, "fsync failed") != maxStarts {
 		t.Errorf("logs: code %d, %q", code, out)
 	}
 }
@@ -261,12 +259,12 @@ func TestOtherBuild(t *testing.T) {
 	go func() { served <- daemon.Serve(l) }()
 	defer func() { _ = daemon.Close(); <-served }()
 	code, out, errs := s.run(t, "ps")
-	if code != exitOK || !strings.HasPrefix(out, "PID") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "this program is build "+Build()+" and the daemon build v9") {
+	if code != exit.OK || !strings.HasPrefix(out, "PID") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "this program is build "+Build()+" and the daemon build v9") {
 		t.Errorf("other build: code %d, out %q, errors %q", code, out, errs)
 	}
 	version++
 	code, out, errs = s.run(t, "ps")
-	if code != exitRefused || out != "" || !strings.Contains(errs, "wire version") || strings.Count(errs, "\n") != 1 {
+	if code != exit.Refused || out != "" || !strings.Contains(errs, "wire version") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("other wire version: code %d, out %q, errors %q", code, out, errs)
 	}
 }
@@ -278,7 +276,7 @@ func TestWaitEndsWithTheDaemon(t *testing.T) {
 		return wire.Errorf(wire.Stopping, "the daemon is stopping").Do("start it again")
 	})
 	code, out, errs := s.run(t, "wait", "7")
-	if code != exitNoDaemon || out != "" || errs != "soma: the daemon was stopped; soma wait 7 goes on\n" {
+	if code != exit.NoDaemon || out != "" || errs != "soma: the daemon was stopped; soma wait 7 goes on\n" {
 		t.Errorf("code %d, out %q, errors %q", code, out, errs)
 	}
 }
@@ -297,49 +295,6 @@ func TestStartsWithinAMinute(t *testing.T) {
 		}
 		if c.want {
 			s.add(at, 0)
-		}
-	}
-}
-
-// I-15: what happens decides the code; I-14: every error is one line with a way out.
-func TestFaults(t *testing.T) {
-	for _, c := range []struct {
-		err  error
-		code int
-		text string
-	}{
-		{wire.Errorf(wire.NotFound, "there is no process 9"), exitNotFound, "soma: cannot do that: there is no process 9; see soma ps -a"},
-		{wire.Errorf(wire.NoModel, "no model at hand").Do("set a key"), exitConfig, "soma: no model at hand; set a key"},
-		{wire.Errorf(wire.NoModel, "cannot choose").Do("one of\n  a\n  b"), exitConfig, "soma: cannot choose\none of\n  a\n  b"},
-		{wire.Errorf(wire.NoPython, "python is too old"), exitNoPython, ""},
-		{wire.Errorf(wire.Busy, "too many"), exitBusy, ""},
-		{wire.Errorf(wire.WireVersion, "other version").Do("stop it"), exitRefused, ""},
-		{wire.Errorf(wire.ProcessEnded, "it has ended"), exitRefused, "soma run"},
-		{wire.Errorf(wire.TooLarge, "too large"), exitBadFile, ""},
-		{wire.Errorf(wire.Internal, "failed"), exitFailed, "logs --daemon"},
-		{&config.LockedError{Home: "/h", Holder: config.Holder{PID: 12, Socket: "/h/soma.sock"}}, exitHome, "pid 12 holds it (socket /h/soma.sock); use that one"},
-		{&config.HomeError{Home: "/h", Err: errors.New("read-only")}, exitHome, ""},
-		{&config.FileError{File: "/h/config.yaml", Line: 3, Key: "modles", Problem: "unknown key"}, exitConfig, "config.yaml:3: modles: unknown key"},
-		{&pypath.Error{Path: "python3", Why: "it is not on PATH", Do: "install it"}, exitNoPython, "; install it"},
-		{fmt.Errorf("x: %w", &client.LostError{Unsent: true, Err: io.EOF}), exitNoDaemon, "soma serve"},
-		{errors.New("cannot print"), exitFailed, "soma: cannot print"},
-		{errors.New("cannot print:\nit is\x1b[2J full"), exitFailed, "soma: cannot print: it is full\n"},
-		{exitCode(7), 7, ""},
-		{nil, 0, ""},
-	} {
-		var b bytes.Buffer
-		code := report(&b, c.err, false)
-		if code != c.code || !strings.Contains(b.String(), c.text) {
-			t.Errorf("%v: code %d, %q, want %d, %q", c.err, code, b.String(), c.code, c.text)
-		}
-	}
-	listed := map[int]bool{}
-	for _, e := range exitCodes {
-		listed[e.code] = true
-	}
-	for code, exit := range codes {
-		if !listed[exit] {
-			t.Errorf("%s ends with %d, which the table of exit codes does not hold", code, exit)
 		}
 	}
 }

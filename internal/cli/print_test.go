@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"soma/client"
+	"soma/internal/cli/exit"
 	"soma/wire"
 )
 
@@ -210,34 +211,6 @@ func TestFramesAsJSON(t *testing.T) {
 	}
 }
 
-func TestClean(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain\ttext\n":            "plain\ttext\n",
-		"\x1b[31mred\x1b[0m":       "red",
-		"\x1b]0;title\x07after":    "after",
-		"\x1b]0;title\x1b\\after":  "after",
-		"\x1b]open\nnext":          "\nnext",
-		"\x1b(Bcharset":            "charset",
-		"\x1b[3\nline":             "\nline",
-		"bell\a null\x00 del\x7f.": "bell null del.",
-		"one\r\ntwo\rthree":        "one\ntwo\nthree",
-		"rtl \u202eabc\u2066":      "rtl abc",
-		"é漢🎉":                      "é漢🎉",
-	} {
-		if got := clean(in); got != want {
-			t.Errorf("%q became %q, want %q", in, got, want)
-		}
-		var c cleaner
-		var b strings.Builder
-		for _, r := range in {
-			b.WriteString(c.clean(string(r)))
-		}
-		if got := b.String(); got != want {
-			t.Errorf("%q by the character became %q, want %q", in, got, want)
-		}
-	}
-}
-
 // I-16: doctor says what is wrong with the home and with the disk, and that no unit keeps the daemon.
 func TestDoctor(t *testing.T) {
 	s := newSoma(t)
@@ -263,7 +236,7 @@ func TestDoctor(t *testing.T) {
 	check("models", "warn --model openai:NAME")
 	s.env["SOMA_DEFAULT_MODEL"] = "script:tour"
 	check("models", "ok   script:tour")
-	if code, out, errs := s.run(t, "serve", "--install"); code != exitOK || !strings.Contains(out, "systemctl --user enable --now soma") {
+	if code, out, errs := s.run(t, "serve", "--install"); code != exit.OK || !strings.Contains(out, "systemctl --user enable --now soma") {
 		t.Errorf("install: code %d, %q, %q", code, out, errs)
 	}
 	unit, err := os.ReadFile(filepath.Join(s.home, ".config/systemd/user/soma.service"))
@@ -283,7 +256,7 @@ func TestDoctor(t *testing.T) {
 	check("config", "fail config.yaml:1: modles: unknown key")
 	check("store", "fail is no database")
 	check("token", "fail holds no token")
-	if code, _, _ := s.run(t, "doctor"); code != exitFailed {
+	if code, _, _ := s.run(t, "doctor"); code != exit.Failed {
 		t.Errorf("doctor ended with %d", code)
 	}
 	for free, want := range map[int64]grade{0: gradeFail, noSpace: gradeWarn, lowSpace: gradeOK} {
@@ -305,7 +278,7 @@ func TestConfigCommand(t *testing.T) {
 	}
 	s.env["SOMA_MAX_CONCURRENT"], s.env["BIG_KEY"] = "8", "sk-secret"
 	code, out, errs := s.run(t, "config", "--log-level", "debug")
-	if code != exitOK || errs != "" || strings.Contains(out, "sk-secret") {
+	if code != exit.OK || errs != "" || strings.Contains(out, "sk-secret") {
 		t.Fatalf("code %d, %q, %q", code, out, errs)
 	}
 	got := map[string]string{}

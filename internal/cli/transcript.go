@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"soma/client"
+	"soma/internal/cli/plain"
 	"soma/message"
 	"soma/wire"
 )
@@ -40,7 +41,7 @@ type liveText struct {
 	attempt  int
 	shown    strings.Builder // what was printed of it; the model's own bound holds
 	thinking bool
-	cleaner  cleaner
+	cleaner  plain.Cleaner
 }
 
 func newTranscript(s *screen) *transcript { return &transcript{s: s} }
@@ -102,7 +103,7 @@ func (t *transcript) event(e wire.Event) error {
 
 func (t *transcript) note(text string) {
 	t.noted = text
-	for i, line := range strings.Split(strings.TrimSpace(clean(text)), "\n") {
+	for i, line := range strings.Split(strings.TrimSpace(plain.Clean(text)), "\n") {
 		mark := "* "
 		if i > 0 {
 			mark = "  "
@@ -132,7 +133,7 @@ func (t *transcript) stepStarted(at time.Time, b wire.StepStartedEvent) {
 }
 
 func (t *transcript) said(text string) {
-	lines := strings.Split(strings.TrimRight(clean(text), "\n"), "\n")
+	lines := strings.Split(strings.TrimRight(plain.Clean(text), "\n"), "\n")
 	t.s.block()
 	for i, line := range lines {
 		if i == maxUserLines && len(lines) > maxUserLines+1 && !t.whole {
@@ -183,7 +184,7 @@ func (t *transcript) speak(text string) {
 		t.s.block()
 	}
 	t.live.shown.WriteString(text)
-	t.s.write("", "", t.live.cleaner.clean(text))
+	t.s.write("", "", t.live.cleaner.Clean(text))
 }
 
 func (t *transcript) stepEnded(b wire.StepEndedEvent) {
@@ -281,7 +282,7 @@ func (t *transcript) turnEnded(at time.Time, b wire.TurnEndedEvent) {
 	if !t.began.IsZero() {
 		seconds = fmt.Sprintf("%.1f", at.Sub(t.began).Seconds())
 	}
-	t.summary = fmt.Sprintf("steps %d, cells %d, tokens %d, cost %s, seconds %s", b.Steps, b.Cells, b.Tokens, costAbout(b.Cost, b.Estimated), seconds)
+	t.summary = fmt.Sprintf("steps %d, cells %d, tokens %d, cost %s, seconds %s", b.Steps, b.Cells, b.Tokens, plain.CostAbout(b.Cost, b.Estimated), seconds)
 	t.move(b.State)
 	if b.Why != whyTerminated {
 		t.flushSummary()
@@ -333,25 +334,4 @@ func (t *transcript) finish() error {
 	t.flushSummary()
 	t.s.endLine()
 	return t.s.flush()
-}
-
-// costAbout is an amount that may come from estimated tokens.
-func costAbout(nano *int64, estimated bool) string {
-	if nano != nil && estimated {
-		return "~" + cost(nano)
-	}
-	return cost(nano)
-}
-
-// cost is an amount in nano-dollars as a person reads it.
-func cost(nano *int64) string {
-	switch {
-	case nano == nil:
-		return "unknown"
-	case *nano == 0:
-		return "$0"
-	case *nano < 10_000_000: // a cent
-		return fmt.Sprintf("$%.6f", float64(*nano)/1e9)
-	}
-	return fmt.Sprintf("$%.4f", float64(*nano)/1e9)
 }

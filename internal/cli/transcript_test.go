@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"soma/client"
+	"soma/internal/cli/plain"
 	"soma/message"
 	"soma/wire"
 )
@@ -296,12 +297,12 @@ func quote(mark, text string) string {
 func TestTranscriptColour(t *testing.T) {
 	p := new(play).started(1, 1, "go").answered(1, 1, "Hm.", "1/0").
 		result(1, 0, "", func(b *wire.ToolResultEvent) { b.Status, b.Error = "error", "boom" }).ended("done")
-	coloured, plain := p.text(t, true), p.text(t, false)
+	coloured, bare := p.text(t, true), p.text(t, false)
 	if !strings.Contains(coloured, ansiRed+"boom"+ansiReset) || !strings.Contains(coloured, ansiDim) {
 		t.Errorf("no colour in %q", coloured)
 	}
-	if clean(coloured) != plain || strings.Contains(plain, "\x1b") {
-		t.Errorf("plain text differs:\n%q\n%q", clean(coloured), plain)
+	if plain.Clean(coloured) != bare || strings.Contains(bare, "\x1b") {
+		t.Errorf("bare text differs:\n%q\n%q", plain.Clean(coloured), bare)
 	}
 }
 

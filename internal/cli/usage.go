@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"soma/internal/cli/exit"
 	"soma/internal/cli/manual"
+	"soma/internal/cli/plain"
 	"soma/wire"
 )
 
@@ -18,7 +20,7 @@ const completeWait = time.Second
 
 // misused is the error of a command line that was not understood, with the form that the command has.
 func misused(cmd *cobra.Command, err error) error {
-	var f *fault
+	var f *exit.Fault
 	if errors.As(err, &f) {
 		return f
 	}
@@ -26,11 +28,11 @@ func misused(cmd *cobra.Command, err error) error {
 	switch {
 	case !cmd.HasParent():
 	case isArgsError(cmd, err):
-		return faultf(exitUsage, "write it as "+strings.Join(manual.Synopses(cmd), ", or "), "cannot understand the command line: wrong arguments")
+		return exit.Faultf(exit.Usage, "write it as "+strings.Join(manual.Synopses(cmd), ", or "), "cannot understand the command line: wrong arguments")
 	default:
 		do = "see soma help " + cmd.Name()
 	}
-	return faultf(exitUsage, do, "cannot understand the command line: %w", err)
+	return exit.Faultf(exit.Usage, do, "cannot understand the command line: %w", err)
 }
 
 // isArgsError reports whether err is what the command says of its arguments.
@@ -53,7 +55,7 @@ func known(cmd *cobra.Command, args []string) error {
 	if near := root.SuggestionsFor(args[0]); len(near) > 0 {
 		do = "did you mean soma " + strings.Join(near, ", or soma ") + "?"
 	}
-	return faultf(exitUsage, do, "cannot find a command %q", args[0])
+	return exit.Faultf(exit.Usage, do, "cannot find a command %q", args[0])
 }
 
 func cmdHelp() *cobra.Command {
@@ -124,7 +126,7 @@ func (a *app) completePID(cmd *cobra.Command, args []string, _ string) (pids []c
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	for _, p := range found {
-		pids = append(pids, cobra.CompletionWithDesc(fmt.Sprint(p.PID), clean(p.State.State+" in "+p.Workspace)))
+		pids = append(pids, cobra.CompletionWithDesc(fmt.Sprint(p.PID), plain.Clean(p.State.State+" in "+p.Workspace)))
 	}
 	return pids, cobra.ShellCompDirectiveNoFileComp
 }

@@ -3,9 +3,9 @@ package cli
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"soma/client"
+	"soma/internal/cli/exit"
 	"soma/wire"
 )
 
@@ -38,14 +38,14 @@ func (a *app) watch(ctx context.Context, pid uint64, session string, from wire.C
 			does = "waits for input"
 		}
 		a.say("detached; process %d %s; soma attach %d shows it again", pid, does, pid)
-		return exitCode(exitOK)
+		return exit.Quiet(exit.OK)
 	case err != nil:
-		return stopped(err, "soma attach %d", pid)
+		return exit.Stopped(err, "soma attach %d", pid)
 	}
 	if e.waits {
 		a.say(needsInput, pid, pid, pid)
 	}
-	return exitCode(e.code)
+	return exit.Quiet(e.code)
 }
 
 // judge lets e see a frame; after a reset, which may have passed over the end of the process, it asks for the process.
@@ -149,5 +149,5 @@ func begins(e wire.Event) bool {
 
 // notFound is the error for a process that a person did not name right.
 func notFound(format string, args ...any) error {
-	return &fault{exitNotFound, fmt.Errorf(format, args...), "see soma ps -a"}
+	return exit.Faultf(exit.NotFound, "see soma ps -a", format, args...)
 }

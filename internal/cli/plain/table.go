@@ -1,13 +1,13 @@
-package cli
+package plain
 
 import (
 	"strings"
 	"unicode/utf8"
 )
 
-// table lays rows out in columns as wide as their content. Columns in right are aligned to the right; the last column is
+// Table lays rows out in columns as wide as their content. Columns in right are aligned to the right; the last column is
 // not padded.
-func table(rows [][]string, right map[int]bool) string {
+func Table(rows [][]string, right map[int]bool) string {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {
