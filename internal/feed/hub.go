@@ -96,6 +96,21 @@ func (h *Hub[K, T]) Close() {
 	clear(h.watchers)
 }
 
+// End ends the watchers of the feeds that are asked for; later ones may come again.
+func (h *Hub[K, T]) End(of func(K) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, list := range h.watchers {
+		if !of(key) {
+			continue
+		}
+		for _, w := range list {
+			w.end()
+		}
+		delete(h.watchers, key)
+	}
+}
+
 func (h *Hub[K, T]) remove(key K, w *Watcher[T]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -50,6 +50,30 @@ func (s *PlaceSet) Remove(p Place) { s[p/64] &^= 1 << (p % 64) }
 // Has reports whether the set holds a place.
 func (s PlaceSet) Has(p Place) bool { return s[p/64]&(1<<(p%64)) != 0 }
 
+// And returns the places that are in both sets.
+func (s PlaceSet) And(other PlaceSet) PlaceSet {
+	for i := range s {
+		s[i] &= other[i]
+	}
+	return s
+}
+
+// Or returns the places that are in either set.
+func (s PlaceSet) Or(other PlaceSet) PlaceSet {
+	for i := range s {
+		s[i] |= other[i]
+	}
+	return s
+}
+
+// Without returns the places of the set that are not in the other one.
+func (s PlaceSet) Without(other PlaceSet) PlaceSet {
+	for i := range s {
+		s[i] &^= other[i]
+	}
+	return s
+}
+
 // Len returns how many places the set holds.
 func (s PlaceSet) Len() int {
 	n := 0

@@ -63,6 +63,14 @@ type Window interface {
 // SelectContent reads the bytes of a content row by its id (16 bytes), through Query.
 const SelectContent = "select bytes from content where id = ?"
 
+// Queries of the outbox that a move of places needs, through Query.
+const (
+	// SelectOutboxIDs reads ids (16 bytes) and places in order of id: after an id, at most so many.
+	SelectOutboxIDs = "select id, place from outbox where id > ? order by id limit ?"
+	// SelectOutboxTo reads the ids of all rows to one target (its text), as of one moment.
+	SelectOutboxTo = "select id from outbox where target = ? order by id"
+)
+
 // NeuronRow is what an activation starts from: the checkpoint, moved on by the turns after it.
 type NeuronRow struct {
 	Key   int64

@@ -9,7 +9,11 @@ import (
 // accept takes a reserved delivery: into the mailbox of an idle target, else durably.
 func (e *Engine) accept(j *job) {
 	e.mu.Lock()
-	if err := e.openLocked(); err != nil {
+	err := e.openLocked()
+	if err == nil {
+		err = e.ownLocked(&j.d)
+	}
+	if err != nil {
 		e.mu.Unlock()
 		e.answer(j, err)
 		return

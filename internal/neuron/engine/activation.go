@@ -27,6 +27,7 @@ type activation struct {
 	horizon  ident.ID // no id above it was ever settled here
 	asked    int      // ids at or below the horizon that came
 	seen     *seen    // all that were settled within the window, nil before they are read
+	again    *job     // whose attempt has been counted: it comes first
 	signals  queue[*job]
 	mail     queue[*job]
 	prev     *activation
@@ -104,8 +105,11 @@ func (e *Engine) offer(j *job) error {
 	if err := e.openLocked(); err != nil {
 		return err
 	}
+	if err := e.ownLocked(&j.d); err != nil {
+		return err
+	}
 	a := e.activate(j.d.Target)
-	if a.mail.len()+a.signals.len() >= e.limits.Mailbox {
+	if a.queued() >= e.limits.Mailbox {
 		return fmt.Errorf("%w: %s", neuron.ErrBusy, a.id)
 	}
 	e.post(a, j)
@@ -137,9 +141,7 @@ func (e *Engine) post(a *activation, j *job) {
 	was := a.state
 	a.state = was.on(arrive)
 	if was == idle {
-		if a.prev != nil || a.next != nil || e.resting.first == a {
-			e.resting.remove(a)
-		}
+		e.resting.drop(a)
 		e.enqueue(a)
 	}
 }
@@ -149,8 +151,21 @@ func (e *Engine) enqueue(a *activation) {
 	e.runnable.Signal()
 }
 
-// nextJob takes the oldest signal, else the oldest mail.
+// queued is how many deliveries wait.
+func (a *activation) queued() int {
+	n := a.mail.len() + a.signals.len()
+	if a.again != nil {
+		n++
+	}
+	return n
+}
+
+// nextJob takes the one that was put back, else the oldest signal, else the oldest mail.
 func (a *activation) nextJob() *job {
+	if j := a.again; j != nil {
+		a.again = nil
+		return j
+	}
 	if a.signals.len() > 0 {
 		return a.signals.pop()
 	}
@@ -159,7 +174,7 @@ func (a *activation) nextJob() *job {
 
 // release ends the activation's job: the next one may run.
 func (e *Engine) release(a *activation) {
-	if a.mail.len()+a.signals.len() > 0 {
+	if a.queued() > 0 {
 		a.state = a.state.on(more)
 		e.enqueue(a)
 		return
@@ -182,7 +197,7 @@ func (e *Engine) shrink() {
 
 // passivate forgets an idle activation: its rows are all there is to it.
 func (e *Engine) passivate(a *activation) {
-	e.resting.remove(a)
+	e.resting.drop(a)
 	delete(e.warm, a.id)
 }
 
@@ -206,12 +221,14 @@ func (e *Engine) load(ctx context.Context, a *activation) error {
 	a.key, a.place, a.unsaved = row.Key, row.Place, row.Key == 0
 	a.inSeq, a.outSeq, a.alias, a.body = row.InSeq, row.OutSeq, e.intern(row.StateAlias), row.State
 	a.in, a.out = e.tallies(row.Tallies.In), e.tallies(row.Tallies.Out)
+	if a.unsaved {
+		if a.key, err = e.keys.take(ctx, e.store); err != nil {
+			return fmt.Errorf("cannot activate %s: %w", a.id, err)
+		}
+		a.place = e.placeOf(a.id)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if a.unsaved {
-		a.key, a.place = e.keys.next, e.placeOf(a.id)
-		e.keys.next++
-	}
 	// Ids made from here on are greater than this one; those from outside may be stamped by a clock that runs ahead.
 	a.horizon = ident.New(e.now())
 	if later(e.newest, a.horizon) {

@@ -37,7 +37,12 @@ func (e *Engine) apply(ctx context.Context, group []*staged, recs []*neuron.Reco
 	for _, s := range group {
 		e.handOver(s)
 	}
+	away := e.away
+	e.away = nil
 	e.mu.Unlock()
+	if len(away) > 0 && e.elsewhere != nil {
+		e.elsewhere(away)
+	}
 	for _, s := range group {
 		for _, id := range s.rec.Cancelled {
 			e.Cancel(id)
@@ -119,7 +124,14 @@ func (e *Engine) handOver(s *staged) {
 		delete(e.execs, id)
 	}
 	for i := range rec.Outbox {
-		e.admitRow(&rec.Outbox[i])
+		switch row := &rec.Outbox[i]; {
+		case e.held.Has(row.Place):
+			e.admitRow(row)
+		case e.loading.Has(row.Place):
+			e.late = append(e.late, row.ID)
+		default:
+			e.away = append(e.away, row.ID)
+		}
 	}
 	if s.a == nil {
 		return
@@ -131,13 +143,18 @@ func (e *Engine) handOver(s *staged) {
 	e.release(s.a)
 }
 
+// isOutcome reports whether the delivery has the form of an execution's outcome.
+func isOutcome(d *neuron.Delivery) bool {
+	return d.Caller == d.Target && d.Seq == 0 && d.ID.Attempt() != 0
+}
+
 // endExecution adds the end of the execution whose outcome the delivery brings, unless a newer attempt has taken its place.
 func (e *Engine) endExecution(s *staged) {
 	d := &s.j.d
 	for _, x := range s.rec.Started {
 		s.rec.Ended = without(s.rec.Ended, x.ID)
 	}
-	if d.Caller != d.Target || d.Seq != 0 || d.ID.Attempt() == 0 {
+	if !isOutcome(d) {
 		return
 	}
 	id := d.ID.WithAttempt(0)

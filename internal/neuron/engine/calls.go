@@ -90,7 +90,7 @@ func (e *Engine) lookAfterCalls(ctx context.Context) (left bool, err error) {
 		for i := range rows {
 			r := &rows[i]
 			after = r.ID
-			if !e.holds(r.Place) {
+			if !e.Holding().Has(r.Place) {
 				continue
 			}
 			left = true
@@ -128,9 +128,6 @@ func (e *Engine) loseCall(ctx context.Context, r *call.Row) error {
 	}
 	return err
 }
-
-// holds reports whether the neurons of a place run here.
-func (e *Engine) holds(p neuron.Place) bool { return e.fence.Places.Held().Has(p) }
 
 // Outside returns the stand-in for a caller who is no neuron, for one call (call.Outside) that waits until ctx ends at the
 // latest.

@@ -18,7 +18,8 @@ type committer struct {
 	queue   queue[*staged]
 	flush   bool // commit the removals even if nothing else waits
 	closed  bool
-	taken   int // records in the group that is being committed
+	taken   int                // records in the group that is being committed
+	at      [neuron.Places]int // records that wait or are being committed, by place
 }
 
 // stage hands the record of a turn to the committer.
@@ -35,6 +36,7 @@ func (e *Engine) submit(s *staged) {
 	c.mu.Lock()
 	if !c.closed {
 		c.queue.push(s)
+		c.at[s.rec.Place]++
 		c.arrived.Signal()
 		c.mu.Unlock()
 		return
@@ -91,6 +93,11 @@ func (e *Engine) commitLoop(ctx context.Context) error {
 		if len(group) > 0 {
 			e.commit(ctx, group)
 		}
+		c.mu.Lock()
+		for _, s := range group[:c.taken] { // not the removal, which was not queued
+			c.at[s.rec.Place]--
+		}
+		c.mu.Unlock()
 	}
 }
 
@@ -102,7 +109,12 @@ func (e *Engine) commit(ctx context.Context, group []*staged) {
 		}
 		return
 	}
-	err := e.try(ctx, group)
+	fence := e.fence.Load()
+	group = e.own(fence, group)
+	if len(group) == 0 {
+		return
+	}
+	err := e.try(ctx, fence, group)
 	if err == nil {
 		return
 	}
@@ -124,13 +136,13 @@ func (e *Engine) commit(ctx context.Context, group []*staged) {
 	}
 }
 
-func (e *Engine) try(ctx context.Context, group []*staged) error {
+func (e *Engine) try(ctx context.Context, fence *neuron.Fence, group []*staged) error {
 	recs := make([]*neuron.Record, len(group))
 	for i, s := range group {
 		recs[i] = s.rec
 	}
 	began := time.Now()
-	err := e.store.Commit(ctx, e.fence, recs)
+	err := e.store.Commit(ctx, *fence, recs)
 	if e.observer != nil {
 		e.observer.Grouped(Group{Records: len(recs), Took: time.Since(began), Failed: err != nil})
 	}

@@ -14,8 +14,9 @@ func (e *Engine) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]
 }
 
 // Redrive sends the delivery of a dead letter again, under a new id because the old one is settled, with its idempotency
-// key kept, and returns the new id. Of two calls at once the second finds nothing any more. Errors: neuron.ErrNoDeadLetter,
-// neuron.ErrStopped, the store's, or the context's, after which it may still be sent.
+// key kept, and returns the new id. Any node may do it that holds a place at all. Of two calls at once, here or at two nodes,
+// the second finds nothing any more. Errors: neuron.ErrNoDeadLetter, neuron.ErrNotOwner (this node holds no place), neuron.ErrStopped,
+// the store's, or the context's, after which it may still be sent.
 func (e *Engine) Redrive(ctx context.Context, id ident.ID) (ident.ID, error) {
 	if err := e.reserve(ctx, id); err != nil {
 		return ident.ID{}, err
@@ -30,21 +31,30 @@ func (e *Engine) Redrive(ctx context.Context, id ident.ID) (ident.ID, error) {
 	d.Key = d.IdempotencyKey()
 	d.ID, d.Causation, d.Seq, d.At = ident.New(now), id, 0, now
 	row := neuron.OutboxRow{Delivery: d, Place: e.placeOf(d.Target), Due: now, Attempts: 1}
+	place, err := e.anyPlace(row.Place)
+	if err != nil {
+		e.free(id)
+		return ident.ID{}, fmt.Errorf("cannot re-drive %s: %w", id, err)
+	}
 	done := make(chan error, 1)
 	e.submit(&staged{
-		rec: &neuron.Record{Place: row.Place, Neuron: d.Target, Outbox: []neuron.OutboxRow{row}, Undead: []ident.ID{id}},
+		rec: &neuron.Record{Place: place, Neuron: d.Target, Outbox: []neuron.OutboxRow{row}, Undead: []ident.ID{id}},
 		end: func(err error) { e.free(id); done <- err },
 	})
 	return d.ID, await(ctx, done)
 }
 
-// Discard deletes a dead letter. Errors: neuron.ErrNoDeadLetter, neuron.ErrStopped, the store's.
+// Discard deletes a dead letter. Errors: those of Redrive.
 func (e *Engine) Discard(ctx context.Context, id ident.ID) error {
 	letter, err := e.letter(ctx, id)
 	if err != nil {
 		return fmt.Errorf("cannot discard %s: %w", id, err)
 	}
-	return e.write(ctx, &neuron.Record{Place: e.placeOf(letter.Target), Neuron: letter.Target, Undead: []ident.ID{id}})
+	place, err := e.anyPlace(e.placeOf(letter.Target))
+	if err != nil {
+		return fmt.Errorf("cannot discard %s: %w", id, err)
+	}
+	return e.write(ctx, &neuron.Record{Place: place, Neuron: letter.Target, Undead: []ident.ID{id}})
 }
 
 func (e *Engine) letter(ctx context.Context, id ident.ID) (neuron.DeadLetter, error) {

@@ -31,7 +31,8 @@ type laneKey struct {
 
 type lane struct {
 	key   laneKey
-	items queue[*item] // the first one is in a mailbox, running, or waiting for its time
+	begun bool
+	items queue[*item] // once it has begun, the first one is in a mailbox, running, or waiting for its time
 }
 
 // remove takes an item out and reports whether it was the first.
@@ -50,10 +51,34 @@ func (l *lane) remove(it *item) bool {
 	return false
 }
 
+// insert puts an item behind those that its sender sent before it. Rows that other nodes have committed come out of order
+// sometimes; the first item of a lane that has begun stays the first.
+func (l *lane) insert(it *item) {
+	if l.items.len() == 0 || l.items.last().seq <= it.seq {
+		l.items.push(it)
+		return
+	}
+	var all queue[*item]
+	for n := 0; l.items.len() > 0; n++ {
+		if next := l.items.peek(); it != nil && next.seq > it.seq && (n > 0 || !l.begun) {
+			all.push(it)
+			it = nil
+		}
+		all.push(l.items.pop())
+	}
+	if it != nil {
+		all.push(it)
+	}
+	l.items = all
+}
+
 // item is an outbox row in memory.
 type item struct {
 	id       ident.ID
 	lane     *lane
+	seq      uint64 // of the sender
+	place    neuron.Place
+	unsure   bool              // it may have been running at a node that died
 	row      *neuron.OutboxRow // nil: read it when its turn comes
 	alarm    bool
 	gone     bool // cancelled or ended: a mailbox may still hold its job
@@ -74,8 +99,8 @@ type drain struct {
 	maxBytes int
 	kept     int // rows in memory, and their bytes
 	bytes    int
-	dormant  int                   // alarms ahead of their time
-	removed  map[ident.ID]struct{} // rows that are delivered but not deleted yet
+	dormant  int                       // alarms ahead of their time
+	removed  map[ident.ID]neuron.Place // rows that are delivered but not deleted yet
 	removals []ident.ID
 	place    neuron.Place // of the last removal
 	flushAt  time.Time
@@ -84,7 +109,7 @@ type drain struct {
 
 func (d *drain) init() {
 	d.maxRows, d.maxBytes = residentRows, residentBytes
-	d.rows, d.lanes, d.removed = map[ident.ID]*item{}, map[laneKey]*lane{}, map[ident.ID]struct{}{}
+	d.rows, d.lanes, d.removed = map[ident.ID]*item{}, map[laneKey]*lane{}, map[ident.ID]neuron.Place{}
 }
 
 // holds reports whether a row of that id exists.
@@ -97,14 +122,19 @@ func (d *drain) holds(id ident.ID) bool {
 }
 
 // admitRow takes a committed row into its lane; the first of a lane goes on at once or when its time has come.
-func (e *Engine) admitRow(row *neuron.OutboxRow) { e.addRow(row, "") }
+func (e *Engine) admitRow(row *neuron.OutboxRow) {
+	if it := e.addRow(row, true); it != nil && it.lane.items.len() == 1 {
+		e.head(it, row)
+	}
+}
 
-func (e *Engine) addRow(row *neuron.OutboxRow, giveUp neuron.Code) {
+// addRow puts a row into its lane and returns its item, nil if it is there already. begin says that a new lane begins.
+func (e *Engine) addRow(row *neuron.OutboxRow, begin bool) *item {
 	d := &e.drain
 	if d.rows[row.ID] != nil {
-		return
+		return nil
 	}
-	it := &item{id: row.ID, alarm: row.Alarm, due: row.Due, index: -1, giveUp: giveUp}
+	it := &item{id: row.ID, seq: row.Seq, place: row.Place, alarm: row.Alarm, due: row.Due, index: -1}
 	if n := 256 + len(row.Payload); d.kept < d.maxRows && d.bytes+n <= d.maxBytes {
 		it.row, it.resident = row, n
 		d.kept++
@@ -116,28 +146,18 @@ func (e *Engine) addRow(row *neuron.OutboxRow, giveUp neuron.Code) {
 	}
 	l := d.lanes[key]
 	if l == nil {
-		l = &lane{key: key}
+		l = &lane{key: key, begun: begin}
 		d.lanes[key] = l
 	}
 	it.lane = l
 	d.rows[row.ID] = it
-	l.items.push(it)
-	if l.items.len() == 1 {
-		e.head(it, row)
-	}
-}
-
-// admitRestored takes a row of an earlier run; one that crashed the program too often is settled without another try.
-func (e *Engine) admitRestored(row *neuron.OutboxRow) {
-	spent := neuron.Code("")
-	if row.Crashes >= e.limits.Crashes {
-		spent = neuron.CrashedTooOften
-	}
-	e.addRow(row, spent)
+	l.insert(it)
+	return it
 }
 
 // head starts the first item of a lane; row is nil when it is not at hand.
 func (e *Engine) head(it *item, row *neuron.OutboxRow) {
+	it.lane.begun = true
 	if it.alarm && it.due.After(e.now()) {
 		it.dormant = true
 		e.drain.dormant++
@@ -207,11 +227,10 @@ func (e *Engine) delivered(it *item) {
 	if it.gone {
 		return
 	}
-	target := it.lane.key.target
 	e.forget(it)
 	d.removals = append(d.removals, it.id)
-	d.removed[it.id] = struct{}{}
-	d.place = e.placeOf(target)
+	d.removed[it.id] = it.place
+	d.place = it.place
 	if d.flushAt.IsZero() {
 		d.flushAt = time.Now().Add(flushAfter)
 		e.wakeBy(d.flushAt)
@@ -231,6 +250,21 @@ func (e *Engine) forget(it *item) {
 	if it.gone {
 		return
 	}
+	d.clear(it)
+	l := it.lane
+	first := l.remove(it)
+	if l.items.len() == 0 {
+		delete(d.lanes, l.key)
+		return
+	}
+	if first {
+		next := l.items.peek()
+		e.head(next, next.row)
+	}
+}
+
+// clear takes an item out of all but its lane.
+func (d *drain) clear(it *item) {
 	it.gone = true
 	if it.index >= 0 {
 		heap.Remove(&d.waiting, it.index)
@@ -245,16 +279,12 @@ func (e *Engine) forget(it *item) {
 		it.row = nil
 	}
 	delete(d.rows, it.id)
-	l := it.lane
-	first := l.remove(it)
-	if l.items.len() == 0 {
-		delete(d.lanes, l.key)
-		return
-	}
-	if first {
-		next := l.items.peek()
-		e.head(next, next.row)
-	}
+}
+
+// drop forgets an item with its lane, whose other items are dropped too.
+func (d *drain) drop(it *item) {
+	d.clear(it)
+	delete(d.lanes, it.lane.key)
 }
 
 // spent counts the attempt that has just failed and returns why there is no other, "" when there is.

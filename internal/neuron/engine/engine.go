@@ -28,6 +28,15 @@ type Options struct {
 	Adapters map[string]neuron.Adapter
 	// Relay knows the connections between neurons; nil: there are none.
 	Relay neuron.Relay
+	// Busy says that a place must not be given up now, for what goes on there that the engine does not see; nil: nothing does.
+	// It may be called while other calls run and must not call the engine.
+	Busy func(neuron.Place) bool
+	// Elsewhere is told of committed outbox rows whose places this node does not hold, after their commit: hints for the
+	// nodes that do. It must not block nor call the engine.
+	Elsewhere func(ids []ident.ID)
+	// Leased says that this node may still believe that it holds its places; nil: it may for ever. Once it says no, nothing
+	// is taken and nothing is answered from memory: the error is neuron.ErrFenced.
+	Leased func() bool
 	// Node is the name under which places are claimed; empty means "local".
 	Node string
 	// Limits; a zero field gets its default.
@@ -70,23 +79,36 @@ type Engine struct {
 	journals  *feed.Hub[journal, neuron.Entry]
 
 	loops, commits, runs lifecycle.Tasks // workers and clock; the committer; executions
-	fence                neuron.Fence
+	fence                atomic.Pointer[neuron.Fence]
+	keys                 keys
+	busy                 func(neuron.Place) bool
+	elsewhere            func([]ident.ID)
+	leased               func() bool
 	kick                 chan struct{} // capacity 1: the clock looks again
 	ending               chan struct{} // closed when the engine begins to stop
 	broken               chan struct{} // closed when it cannot go on
 	tended               chan struct{} // capacity 1: there are calls to look after
 	tending              atomic.Bool   // somebody looks after them
 
+	// moving serializes what moves places and rows into memory. It comes before mu.
+	moving      sync.Mutex
+	wereRunning map[ident.ID]struct{} // rows whose handlers ran when the node's last life crashed
+	crashed     bool                  // the node's last life ended without a stop
+	sweeps      int
+
 	mu       sync.Mutex
 	phase    phase
-	failed   error // why nothing can be committed any more
+	held     neuron.PlaceSet
+	loading  neuron.PlaceSet // places that are being gained
+	late     []ident.ID      // rows that were committed here for loading places
+	away     []ident.ID      // rows of other nodes' places, for Options.Elsewhere
+	failed   error           // why nothing can be committed any more
 	runnable sync.Cond
 	runq     queue[*activation]
 	warm     map[neuron.ID]*activation
-	resting  list                       // idle activations, longest idle first
-	keys     struct{ next, last int64 } // reserved for new neurons
-	waiting  int                        // deliveries in mailboxes
-	running  int                        // activations on workers
+	resting  list // idle activations, longest idle first
+	waiting  int  // deliveries in mailboxes
+	running  int  // activations on workers
 	crew     crew
 	waits    waits
 	accepts  map[ident.ID]chan struct{}
@@ -116,7 +138,7 @@ const (
 func New(o Options) (*Engine, error) {
 	e := &Engine{
 		store: o.Store, kinds: map[string]*neuron.Kind{}, types: map[string]string{}, adapters: o.Adapters, relay: o.Relay, node: o.Node,
-		limits: withDefaults(o.Limits), now: o.Now, log: o.Log, committed: o.Committed, fatal: o.Fatal, observer: o.Observer, path: o.Inflight,
+		busy: o.Busy, elsewhere: o.Elsewhere, leased: o.Leased, limits: withDefaults(o.Limits), now: o.Now, log: o.Log, committed: o.Committed, fatal: o.Fatal, observer: o.Observer, path: o.Inflight,
 		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1), ending: make(chan struct{}), broken: make(chan struct{}), tended: make(chan struct{}, 1),
 		waits: waits{by: map[ident.ID]*hold{}, on: map[neuron.ID]neuron.ID{}},
 		warm:  map[neuron.ID]*activation{}, accepts: map[ident.ID]chan struct{}{}, execs: map[ident.ID]*ongoing{},
@@ -124,6 +146,7 @@ func New(o Options) (*Engine, error) {
 	e.runnable.L = &e.mu
 	e.pending.arrived.L = &e.pending.mu
 	e.drain.init()
+	e.keys.next = 1
 	if e.node == "" {
 		e.node = "local"
 	}

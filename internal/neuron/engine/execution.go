@@ -16,6 +16,7 @@ import (
 // ongoing is an execution whose row exists.
 type ongoing struct {
 	attempt int
+	place   neuron.Place
 	cancel  context.CancelCauseFunc
 }
 
@@ -44,7 +45,7 @@ func (e *Engine) perform(ctx context.Context, x neuron.Execution, recovered bool
 	if old := e.execs[x.ID]; old != nil {
 		old.cancel(errSuperseded)
 	}
-	e.execs[x.ID] = &ongoing{x.Attempt, cancel}
+	e.execs[x.ID] = &ongoing{x.Attempt, e.placeOf(x.Neuron), cancel}
 	e.mu.Unlock()
 	err := e.runs.Go(ctx, "execution "+x.Kind, func(task context.Context) error {
 		defer cancel(nil)
@@ -63,7 +64,7 @@ func (e *Engine) perform(ctx context.Context, x neuron.Execution, recovered bool
 // conclude brings an outcome that needs no run.
 func (e *Engine) conclude(ctx context.Context, x neuron.Execution, ended neuron.Ended) {
 	e.mu.Lock()
-	e.execs[x.ID] = &ongoing{x.Attempt, func(error) {}}
+	e.execs[x.ID] = &ongoing{x.Attempt, e.placeOf(x.Neuron), func(error) {}}
 	e.mu.Unlock()
 	// Go fails only when the engine stops; the next start concludes again.
 	_ = e.runs.Go(ctx, "outcome of "+x.Kind, func(task context.Context) error {

@@ -14,12 +14,16 @@ type journal struct {
 }
 
 // Read returns up to limit entries (at most Limits.JournalEntries, which 0 means too) of a feed after the sequence. A reader
-// behind what is kept gets a page with Reset set. The error is the store's.
+// behind what is kept gets a page with Reset set. The error is the store's, or neuron.ErrFenced.
 func (e *Engine) Read(ctx context.Context, id neuron.ID, f neuron.Feed, after uint64, limit int) (neuron.Page, error) {
 	if limit <= 0 || limit > e.limits.JournalEntries {
 		limit = e.limits.JournalEntries
 	}
-	return e.store.Entries(ctx, id, f, after, limit)
+	p, err := e.store.Entries(ctx, id, f, after, limit)
+	if err == nil {
+		err = e.Believes()
+	}
+	return p, err
 }
 
 // Watch follows a feed from the entry after the cursor, without polling. The caller closes the watcher; its Next returns

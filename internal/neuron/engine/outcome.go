@@ -16,6 +16,10 @@ func (e *Engine) duplicate(a *activation, j *job) {
 	}
 	e.mu.Unlock()
 	e.attempted(j, AttemptDuplicate, nil, false)
+	if err := e.Believes(); err != nil {
+		e.answer(j, err) // it is settled, but who says so now must be the owner
+		return
+	}
 	if j.accept && len(j.ops) > 0 {
 		e.submit(&staged{rec: &neuron.Record{Place: a.place, Neuron: a.id, Ops: j.ops}, end: func(err error) { e.answer(j, err) }})
 		return

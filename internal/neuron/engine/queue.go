@@ -19,6 +19,8 @@ func (q *queue[T]) push(v T) {
 
 func (q *queue[T]) peek() T { return q.items[q.head] }
 
+func (q *queue[T]) last() T { return q.items[len(q.items)-1] }
+
 func (q *queue[T]) pop() T {
 	var zero T
 	v := q.items[q.head]
@@ -49,7 +51,11 @@ func (l *list) push(a *activation) {
 	l.len++
 }
 
-func (l *list) remove(a *activation) {
+// drop takes an activation out of the list if it is there.
+func (l *list) drop(a *activation) {
+	if a.prev == nil && a.next == nil && l.first != a {
+		return
+	}
 	if a.prev != nil {
 		a.prev.next = a.next
 	} else {

@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"soma/ident"
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 )
 
-// readPage is how many rows a recovery reads and commits at once.
-const readPage = 256
-
-// Start claims the places, loads outbox and executions, charges crashes, and sets everything going that waits. It returns
-// once deliveries are taken. After an error the engine is of no use.
+// Start begins a life of the node, gains the places that come with it, charges crashes, and sets everything going that waits
+// there. It returns once deliveries are taken. After an error the engine is of no use.
 func (e *Engine) Start(ctx context.Context) error {
 	e.mu.Lock()
 	if e.phase != created {
@@ -24,7 +20,9 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	e.phase = started
 	e.mu.Unlock()
-	executions, err := e.restore(ctx)
+	e.moving.Lock()
+	defer e.moving.Unlock()
+	arrived, err := e.restore(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot start the engine: %w", err)
 	}
@@ -36,9 +34,7 @@ func (e *Engine) Start(ctx context.Context) error {
 		}
 	}
 	start(e.commits.Go(ctx, "committer", e.commitLoop))
-	for _, x := range executions { // before any turn that may cancel one
-		e.recover(ctx, x)
-	}
+	start(e.takeIn(ctx, arrived))
 	e.mu.Lock()
 	e.crew.want = workers()
 	for range e.crew.want {
@@ -52,14 +48,12 @@ func (e *Engine) Start(ctx context.Context) error {
 }
 
 // restore reads what the last run left and commits what the new one must count before anything runs.
-func (e *Engine) restore(ctx context.Context) ([]neuron.Execution, error) {
-	var err error
-	if e.fence, err = e.store.Claim(ctx, e.node); err != nil {
+func (e *Engine) restore(ctx context.Context) (*arrival, error) {
+	fence, err := e.store.Claim(ctx, e.node)
+	if err != nil {
 		return nil, fmt.Errorf("cannot claim the places: %w", err)
 	}
-	if e.keys.next, e.keys.last, err = e.store.ReserveKeys(ctx); err != nil {
-		return nil, fmt.Errorf("cannot reserve neuron keys: %w", err)
-	}
+	e.fence.Store(&fence)
 	file, crashed, ids, err := openInflight(e.path)
 	if err != nil {
 		return nil, err
@@ -69,99 +63,30 @@ func (e *Engine) restore(ctx context.Context) ([]neuron.Execution, error) {
 			e.log.Error("the file of running deliveries was cut short: crashes are not charged until the next start", "path", e.path, "fault", cause)
 		}
 	}
-	e.inflight = file
+	e.inflight, e.crashed, e.wereRunning = file, crashed, map[ident.ID]struct{}{}
 	e.suspects = file.suspects()
-	if err := e.restoreOutbox(ctx, ids); err != nil {
+	err = e.rows(ctx, ids, func(row *neuron.OutboxRow) { e.wereRunning[row.ID] = struct{}{} })
+	if err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
-		if !e.drain.holds(id) {
+		if _, ok := e.wereRunning[id]; !ok {
 			e.suspects[id]++
 		}
 	}
-	executions, err := e.restoreExecutions(ctx, crashed)
+	// What comes with the claim was this node's own before, or of a life that nobody else can end.
+	taken := map[neuron.Place]neuron.Taken{}
+	for p := range fence.Places.Held().All() {
+		taken[p] = neuron.Taken{Epoch: fence.Places[p], From: e.node}
+	}
+	arrived, err := e.collect(ctx, taken, func(ctx context.Context, group []*neuron.Record) error {
+		return e.store.Commit(ctx, e.Fence(), group)
+	})
 	if err != nil {
 		return nil, err
 	}
 	file.begin(e.suspects)
-	return executions, nil
-}
-
-func (e *Engine) restoreOutbox(ctx context.Context, crashed []ident.ID) error {
-	var after ident.ID
-	for {
-		rows, err := e.store.Outbox(ctx, e.fence.Places.Held(), after, readPage)
-		if err != nil {
-			return fmt.Errorf("cannot read the outbox: %w", err)
-		}
-		var group []*neuron.Record
-		for i := range rows {
-			row := &rows[i]
-			after = row.ID
-			charged := slices.Contains(crashed, row.ID)
-			if charged {
-				row.Crashes++
-				row.Attempts = max(1, row.Attempts) + 1
-				row.Due = e.now()
-				if row.FirstTry.IsZero() {
-					row.FirstTry = row.Due
-				}
-				group = append(group, &neuron.Record{Place: row.Place, Neuron: row.Target, Retried: []neuron.OutboxRow{*row}})
-			}
-			e.mu.Lock()
-			e.admitRestored(row)
-			e.mu.Unlock()
-		}
-		if len(group) > 0 {
-			if err := e.store.Commit(ctx, e.fence, group); err != nil {
-				return fmt.Errorf("cannot count crashes: %w", err)
-			}
-		}
-		if len(rows) < readPage {
-			return nil
-		}
-	}
-}
-
-// restoreExecutions reads all executions; idempotent ones get their next attempt, and those that are asked about their charge,
-// in a commit before they run.
-func (e *Engine) restoreExecutions(ctx context.Context, crashed bool) ([]neuron.Execution, error) {
-	var all []neuron.Execution
-	var after ident.ID
-	for {
-		page, err := e.store.Executions(ctx, e.fence.Places.Held(), after, readPage)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read the executions: %w", err)
-		}
-		var group []*neuron.Record
-		for _, x := range page {
-			after = x.ID
-			e.execs[x.ID] = &ongoing{x.Attempt, func(error) {}}
-			if e.drain.holds(x.OutcomeID()) {
-				continue // its outcome is on its way
-			}
-			was := x
-			if crashed && x.Policy != neuron.Once {
-				x.Crashes++
-			}
-			if x.Policy == neuron.Idempotent {
-				x.Attempt++
-				x.StartedAt = e.now()
-			}
-			if x.Crashes != was.Crashes || x.Attempt != was.Attempt {
-				group = append(group, &neuron.Record{Place: e.placeOf(x.Neuron), Neuron: x.Neuron, Started: []neuron.Execution{x}})
-			}
-			all = append(all, x)
-		}
-		if len(group) > 0 {
-			if err := e.store.Commit(ctx, e.fence, group); err != nil {
-				return nil, fmt.Errorf("cannot count attempts of executions: %w", err)
-			}
-		}
-		if len(page) < readPage {
-			return all, nil
-		}
-	}
+	return arrived, nil
 }
 
 // Stop takes nothing more, lets running handlers finish, ends executions, commits what waits, and waits for all of it until
@@ -253,7 +178,7 @@ func (e *Engine) answerQueued(err error) {
 	e.mu.Lock()
 	var jobs []*job
 	for _, a := range e.warm {
-		for a.signals.len()+a.mail.len() > 0 {
+		for a.queued() > 0 {
 			jobs = append(jobs, a.nextJob())
 			e.waiting--
 		}
@@ -266,9 +191,11 @@ func (e *Engine) answerQueued(err error) {
 
 // openLocked returns why the engine takes nothing.
 func (e *Engine) openLocked() error {
-	switch {
+	switch err := e.Believes(); {
 	case e.failed != nil:
 		return e.failed
+	case err != nil:
+		return err
 	case e.phase == created:
 		return errors.New("engine not started")
 	case e.phase >= stopping:

@@ -76,6 +76,10 @@ func (e *Engine) turn(ctx context.Context, w *worker, a *activation, j *job) {
 		e.duplicate(a, j)
 		return
 	}
+	if j.item != nil && j.item.unsure && j.giveUp == "" {
+		e.countFirst(a, j)
+		return
+	}
 	var refusal *neuron.Refusal
 	if !j.d.Via.IsZero() && j.giveUp == "" {
 		if err := e.carry(ctx, w.seat, j); errors.As(err, &refusal) {

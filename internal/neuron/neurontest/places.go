@@ -2,7 +2,9 @@ package neurontest
 
 import (
 	"context"
+	"math"
 
+	"soma/ident"
 	"soma/internal/neuron"
 )
 
@@ -75,4 +77,32 @@ func (s *Store) holds(f neuron.Fence, group []*neuron.Record) bool {
 		}
 	}
 	return true
+}
+
+// queryOutbox answers the queries of the outbox.
+func (s *Store) queryOutbox(sql string, args []any, fn func(scan func(dest ...any) error) error) error {
+	var after ident.ID
+	limit, in := math.MaxInt, func(neuron.OutboxRow) bool { return true }
+	if sql == neuron.SelectOutboxTo {
+		in = func(o neuron.OutboxRow) bool { return o.Target.String() == args[0] }
+	} else {
+		copy(after[:], args[0].([]byte))
+		limit = int(args[1].(int64))
+	}
+	s.mu.Lock()
+	rows := page(s.outbox, after, limit, in)
+	s.mu.Unlock()
+	for i := range rows {
+		err := fn(func(dest ...any) error {
+			*dest[0].(*[]byte) = rows[i].ID[:]
+			if len(dest) > 1 {
+				*dest[1].(*int64) = int64(rows[i].Place)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

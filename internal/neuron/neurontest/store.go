@@ -304,8 +304,11 @@ func (s *Store) perform(u *undo, op neuron.Op) error {
 	return nil
 }
 
-// Query runs SelectContent, and what tables can.
+// Query runs the queries of the neuron room, and what tables can.
 func (s *Store) Query(_ context.Context, sql string, args []any, fn func(scan func(dest ...any) error) error) error {
+	if sql == neuron.SelectOutboxIDs || sql == neuron.SelectOutboxTo {
+		return s.queryOutbox(sql, args, fn)
+	}
 	rows, err := s.find(sql, args)
 	if err != nil {
 		return err
