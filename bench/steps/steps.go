@@ -19,6 +19,7 @@ import (
 	"soma/bench/measure"
 	"soma/internal/agent/model"
 	"soma/internal/agent/price"
+	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 	"soma/internal/neuron/engine"
 	"soma/internal/process"
@@ -41,6 +42,7 @@ func Run(ctx context.Context, dir, fs string) (measure.Line, error) {
 		return measure.Line{}, err
 	}
 	defer s.Close()
+	defer lifecycle.Headroom()() // as a daemon has it
 	log := slog.New(slog.DiscardHandler)
 	host := process.New(process.Options{
 		Owner: "me", Node: "bench", Reader: s, Models: w, Prices: price.Builtin(), Python: "/bin/true", MaxConcurrent: processes,

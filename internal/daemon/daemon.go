@@ -88,6 +88,7 @@ func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (
 	if err := home.EnsureToken(); err != nil {
 		return err
 	}
+	defer lifecycle.Headroom()()
 	d.ctx = context.WithoutCancel(ctx)
 	asked := ctx
 	ctx, d.stop = context.WithCancelCause(d.ctx)
