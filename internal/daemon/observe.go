@@ -18,7 +18,7 @@ import (
 func (d *daemon) observe(o *engine.Options) {
 	handlers := map[string][]string{}
 	for _, k := range o.Kinds {
-		handlers[k.Name] = append(k.Aliases(), engine.EndedAlias)
+		handlers[k.Name] = append(k.Aliases(), engine.SystemAliases()...)
 	}
 	var routes []string
 	for _, r := range api.Routes() {
@@ -82,7 +82,7 @@ func (d *daemon) sample() telemetry.Sample {
 	e, store := d.engine.Stats(), d.storeStatus()
 	return telemetry.Sample{
 		Warm: e.Warm, Mailbox: e.Waiting, Running: e.Running, Records: e.Records, Outbox: e.Outbox - e.Dormant, Alarms: e.Dormant,
-		Delivered: e.Removals, Executions: e.Executions, PyKernels: len(d.sup.List()), Places: -1,
+		Delivered: e.Removals, Executions: e.Executions, PyKernels: len(d.sup.List()), Places: d.engine.Holding().Len(),
 		StoreBytes: store.Bytes, WALBytes: store.WAL, FeedDrops: d.events.drops.Load(),
 	}
 }

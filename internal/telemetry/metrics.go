@@ -25,7 +25,6 @@ type metrics struct {
 	registry *prometheus.Registry
 
 	turns       map[turnKey]*turnSeries
-	unlisted    *turnSeries
 	refusals    *prometheus.CounterVec
 	dead        *prometheus.CounterVec
 	codes       *names
@@ -144,13 +143,15 @@ func (m *metrics) addTurns(handlers map[string][]string) {
 			duplicate: of(Duplicate), took: took.WithLabelValues(kind, alias),
 		}
 	}
-	m.unlisted = series(other, other)
-	m.lag[other] = lag.WithLabelValues(other)
-	for kind, aliases := range handlers {
+	add := func(kind string, aliases ...string) {
 		m.lag[kind] = lag.WithLabelValues(kind)
 		for _, alias := range aliases {
 			m.turns[turnKey{kind, alias}] = series(kind, alias)
 		}
+	}
+	add(other, other)
+	for kind, aliases := range handlers {
+		add(kind, append(aliases, other)...)
 	}
 }
 
@@ -174,10 +175,12 @@ func (m *metrics) single(name, help string, buckets []float64) prometheus.Histog
 
 // seriesOf returns the series of a kind and alias; its names are labels.
 func (m *metrics) seriesOf(kind, alias string) *turnSeries {
-	if s := m.turns[turnKey{kind, alias}]; s != nil {
-		return s
+	for _, key := range [...]turnKey{{kind, alias}, {kind, other}} {
+		if s := m.turns[key]; s != nil {
+			return s
+		}
 	}
-	return m.unlisted
+	return m.turns[turnKey{other, other}]
 }
 
 func (m *metrics) attempt(a *Attempt, s *turnSeries) {

@@ -26,11 +26,11 @@ func TestScrapeTellsWhatHappened(t *testing.T) {
 		"soma_turns_total{alias=test.flaky.v1,kind=test,outcome=committed}":            1,
 		"soma_turns_total{alias=test.work.v1,kind=test,outcome=committed}":             2,
 		"soma_turns_total{alias=test.ended.v1,kind=test,outcome=committed}":            2,
-		"soma_turns_total{alias=other,kind=other,outcome=refused}":                     1, // no handler
+		"soma_turns_total{alias=other,kind=test,outcome=refused}":                      1, // no handler
 		"soma_turn_duration_seconds{alias=test.flaky.v1,kind=test}":                    3,
 		"soma_refusals_total{code=not_now,kind=test}":                                  1,
-		"soma_refusals_total{code=no_handler,kind=other}":                              1,
-		"soma_dead_letters_total{code=no_handler,kind=other}":                          1,
+		"soma_refusals_total{code=no_handler,kind=test}":                               1,
+		"soma_dead_letters_total{code=no_handler,kind=test}":                           1,
 		"soma_executions_total{kind=work,status=done}":                                 1,
 		"soma_executions_total{kind=work,status=failed}":                               1,
 		"soma_execution_duration_seconds{kind=work}":                                   2,

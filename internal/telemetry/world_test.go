@@ -107,7 +107,7 @@ func start(t testing.TB, traces *telemetry.Traces) *world {
 	neuron.Handle(k, endType, func(*neuron.Turn, neuron.Ended) error { return nil })
 	w := &world{}
 	w.telemetry = telemetry.New(telemetry.Options{
-		Build: "b1", Handlers: map[string][]string{"test": append(k.Aliases(), engine.EndedAlias)}, Executions: []string{"work"},
+		Build: "b1", Handlers: map[string][]string{"test": append(k.Aliases(), engine.SystemAliases()...)}, Executions: []string{"work"},
 		Routes: []string{"GET /x"}, Traces: traces,
 		Sample: func() telemetry.Sample {
 			s := w.Stats()

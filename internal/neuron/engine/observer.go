@@ -5,6 +5,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/neuron/call"
 )
 
 // Observer is told what the engine does, for diagnosis: nothing that it does changes what the engine does next. Its methods
@@ -60,8 +61,8 @@ type Run struct {
 	Took                   time.Duration
 }
 
-// EndedAlias is the alias under which any neuron hears that a delivery of its own has ended.
-const EndedAlias = endedAlias
+// SystemAliases are those of the deliveries that the engine handles itself, whatever the kind of the target.
+func SystemAliases() []string { return []string{endedAlias, call.LostAlias} }
 
 // RunStopped is the status of a run that the end of the engine cut off: the next start recovers it.
 const RunStopped = "stopped"
