@@ -13,7 +13,7 @@ import (
 func journalPath(neuron string) (string, error) {
 	parts := strings.Split(neuron, "/")
 	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
-		return "", wire.Errorf(wire.BadRequest, "%.256q names no neuron", neuron).Do("write it as OWNER/KIND/KEY, such as me/process/1")
+		return "", wire.Errorf(wire.BadRequest, "cannot show a journal: %.256q names no neuron", neuron).Do("write it as OWNER/KIND/KEY, such as me/process/1")
 	}
 	for i := range parts {
 		parts[i] = url.PathEscape(parts[i])

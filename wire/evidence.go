@@ -34,6 +34,9 @@ type Discarded struct {
 	ID string `json:"id"`
 }
 
+// Owner is the first part of the ids of a home's neurons.
+const Owner = "me"
+
 // The feeds of a neuron.
 const (
 	FeedIn  = "in"  // what it was given

@@ -73,9 +73,9 @@ func exitText() string {
 func TestCommands(t *testing.T) {
 	var names []string
 	for _, c := range manual.Commands(new(app).commands())[1:] {
-		names = append(names, c.Name())
+		names = append(names, strings.TrimPrefix(c.CommandPath(), "soma "))
 	}
-	const want = "attach completion config doctor interrupt kill logs man pause ps py resume run send serve status stop version wait"
+	const want = "attach completion config deadletters deadletters discard deadletters redrive doctor interrupt journal kill logs man pause ps py resume run send serve status stop trace version wait"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("commands %s", got)
 	}

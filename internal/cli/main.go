@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"soma/client"
+	"soma/internal/cli/evidence"
 	"soma/internal/cli/exit"
 	"soma/internal/cli/plain"
 	"soma/internal/config"
@@ -122,6 +123,7 @@ func (a *app) commands() *cobra.Command {
 		a.cmdPy(), a.cmdStatus(), a.cmdServe(), a.cmdStop(), a.cmdDoctor(), a.cmdConfig(), a.cmdVersion(), a.cmdMan(),
 		cmdCompletion(),
 	)
+	root.AddCommand(evidence.Commands(lookingBack{a})...)
 	root.SetHelpCommand(cmdHelp())
 	return root
 }

@@ -30,7 +30,7 @@ func misused(cmd *cobra.Command, err error) error {
 	case isArgsError(cmd, err):
 		return exit.Faultf(exit.Usage, "write it as "+strings.Join(manual.Synopses(cmd), ", or "), "cannot understand the command line: wrong arguments")
 	default:
-		do = "see soma help " + cmd.Name()
+		do = "see soma help " + strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 	}
 	return exit.Faultf(exit.Usage, do, "cannot understand the command line: %w", err)
 }
@@ -65,7 +65,10 @@ func cmdHelp() *cobra.Command {
 		Args:  known,
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 			if len(args) == 0 {
-				for _, c := range manual.Commands(cmd.Root())[1:] {
+				for _, c := range cmd.Root().Commands() {
+					if !c.IsAvailableCommand() {
+						continue
+					}
 					names = append(names, cobra.CompletionWithDesc(c.Name(), c.Short))
 				}
 			}

@@ -25,10 +25,11 @@ import (
 	"soma/internal/pykernel/supervise"
 	"soma/internal/store/sqlite"
 	"soma/internal/telemetry"
+	"soma/wire"
 )
 
 // owner is the tenant-side identity of the one person of a home.
-const owner = "me"
+const owner = wire.Owner
 
 // Deadlines of a stop: the parts get detachTime in all; ending the python kernels takes up to endTime before that.
 const (

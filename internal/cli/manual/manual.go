@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Commands lists root and its commands, in order of their names.
+// Commands lists root and its commands, in order of their names, each before its own.
 func Commands(root *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{root}
 	for _, c := range root.Commands() {
 		if c.IsAvailableCommand() {
-			all = append(all, c)
+			all = append(all, Commands(c)...)
 		}
 	}
 	return all
@@ -27,7 +27,7 @@ func Synopses(c *cobra.Command) []string {
 	forms := strings.Split(c.Use, " | ")
 	if c.HasParent() {
 		for i, form := range forms {
-			forms[i] = c.Parent().Name() + " " + form
+			forms[i] = c.Parent().CommandPath() + " " + form
 		}
 	}
 	return forms

@@ -52,7 +52,7 @@ func (e *Evidence) Discard(ctx context.Context, id string) (wire.Discarded, erro
 func letterID(s string) (ident.ID, error) {
 	id, err := ident.Parse(s)
 	if err != nil {
-		return id, wire.Errorf(wire.NotFound, "there is no dead letter %.64q", s).Do("see soma deadletters")
+		return id, wire.Errorf(wire.NotFound, "cannot find a dead letter %.64q", s).Do("see soma deadletters")
 	}
 	return id, nil
 }

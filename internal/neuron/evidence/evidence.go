@@ -70,7 +70,7 @@ func problem(err error) error {
 	case errors.Is(err, neuron.ErrStopped):
 		return wire.Errorf(wire.Stopping, "the daemon is stopping").Do("try again when it is back")
 	case errors.Is(err, neuron.ErrNoDeadLetter):
-		return wire.Errorf(wire.NotFound, "there is no such dead letter; it may have been re-driven or discarded").
+		return wire.Errorf(wire.NotFound, "cannot find the dead letter: it was re-driven or discarded, or never was").
 			Do("see soma deadletters")
 	}
 	return err

@@ -35,7 +35,7 @@ func (e *Evidence) Journal(ctx context.Context, id, feedName string, after uint6
 func (e *Evidence) known(ctx context.Context, n neuron.ID) error {
 	in, err := e.o.Engine.Read(ctx, n, neuron.In, 0, 1)
 	if err == nil && in.Last == 0 {
-		err = wire.Errorf(wire.NotFound, "neuron %s was never given anything", n)
+		err = wire.Errorf(wire.NotFound, "cannot show the journal of %s: it was never given anything", n).Do("see soma ps -a")
 	}
 	return err
 }
@@ -86,7 +86,7 @@ func (f *journalFollower) Close() { f.w.Close() }
 func journalOf(id, feedName string) (neuron.ID, neuron.Feed, error) {
 	n, err := neuron.ParseID(id)
 	if err != nil {
-		return n, 0, wire.Errorf(wire.BadRequest, "%.256q names no neuron", id).Do("write it as OWNER/KIND/KEY, such as me/process/1")
+		return n, 0, wire.Errorf(wire.BadRequest, "cannot show a journal: %.256q names no neuron", id).Do("write it as OWNER/KIND/KEY, such as me/process/1")
 	}
 	switch feedName {
 	case wire.FeedIn:

@@ -57,7 +57,7 @@ func (e *Evidence) start(ctx context.Context, asked string) (entry *neuron.Entry
 	case err != nil:
 		return nil, "", err
 	case !ok:
-		return nil, "", wire.Errorf(wire.NotFound, "nothing is known of %.128q", asked).
+		return nil, "", wire.Errorf(wire.NotFound, "cannot trace %.128q: nothing is known of it", asked).
 			Do("give a pid or the id of a delivery, input, execution, cell or session; what the journals do not keep any more has no trace")
 	}
 	if !found.Delivery.IsZero() {
@@ -78,7 +78,7 @@ func (e *Evidence) start(ctx context.Context, asked string) (entry *neuron.Entry
 			begins = fmt.Sprintf("; the journal of %s begins with %d of %d", n, p.First, p.Last)
 		}
 	}
-	return nil, "", wire.Errorf(wire.NotFound, "the deliveries of %s %.128s are not kept any more or have not come yet%s", found.Is, asked, begins).
+	return nil, "", wire.Errorf(wire.NotFound, "cannot trace %s %.128s: its deliveries are not kept any more or have not come yet%s", found.Is, asked, begins).
 		Do("see soma journal")
 }
 

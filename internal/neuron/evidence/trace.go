@@ -29,7 +29,7 @@ func (e *Evidence) Trace(ctx context.Context, asked string) (wire.Trace, error) 
 	defer cancel()
 	entry, is, err := e.start(limited, asked)
 	if err == nil && entry == nil {
-		err = wire.Errorf(wire.NotFound, "the deliveries of %s %.128s are not kept any more", is, asked).Do("see soma journal")
+		err = wire.Errorf(wire.NotFound, "cannot trace %s %.128s: its deliveries are not kept any more", is, asked).Do("see soma journal")
 	}
 	if err != nil {
 		return wire.Trace{}, err
