@@ -69,7 +69,7 @@ const (
 // errGone: the caller has ended the call meanwhile, or asked again.
 var errGone = errors.New("the call is no longer open")
 
-// op is a statement with its arguments.
+// op is a statement with its arguments. Those that are bytes belong to it: methods of Row that make one have a copy of the row.
 type op struct {
 	sql  string
 	args []any
@@ -91,27 +91,27 @@ type guarded struct{ shared }
 
 func (guarded) Guard() error { return errGone }
 
-func (r *Row) insert() neuron.Op {
+func (r Row) insert() neuron.Op {
 	return op{insertRow, []any{r.ID[:], r.Cause[:], r.Correlation[:], r.Caller.String(), r.Target.String(), r.Alias, int64(r.Place),
 		r.Ask[:], int64(r.Part), string(r.State), string(r.Code), r.Deadline.UnixMicro(), r.Request, nil, nil}}
 }
 
 // again asks once more, or for the next part.
-func (r *Row) again(ask ident.ID, part int, deadline time.Time) neuron.Op {
+func (r Row) again(ask ident.ID, part int, deadline time.Time) neuron.Op {
 	return guarded{shared{op{updateAsk, []any{ask[:], int64(part), deadline.UnixMicro(), r.ID[:], r.Ask[:]}}, r.ID}}
 }
 
 // reply answers what the delivery ask carries.
-func (r *Row) reply(ask ident.ID, state State, reply, after []byte) neuron.Op {
+func (r Row) reply(ask ident.ID, state State, reply, after []byte) neuron.Op {
 	return guarded{shared{op{updateReply, []any{string(state), bytes(reply), bytes(after), r.ID[:], ask[:]}}, r.ID}}
 }
 
-func (r *Row) part(items []byte) neuron.Op {
+func (r Row) part(items []byte) neuron.Op {
 	return op{insertPart, []any{r.ID[:], int64(r.Part), items}}
 }
 
 // leave keeps the row until the target has disposed of the stream.
-func (r *Row) leave(ask ident.ID, deadline time.Time) []neuron.Op {
+func (r Row) leave(ask ident.ID, deadline time.Time) []neuron.Op {
 	return []neuron.Op{
 		shared{op{updateLeft, []any{ask[:], deadline.UnixMicro(), r.ID[:]}}, r.ID},
 		op{deleteParts, []any{r.ID[:]}},
@@ -119,7 +119,7 @@ func (r *Row) leave(ask ident.ID, deadline time.Time) []neuron.Op {
 }
 
 // Forget deletes a call.
-func (r *Row) Forget() []neuron.Op {
+func (r Row) Forget() []neuron.Op {
 	return []neuron.Op{shared{op{deleteRow, []any{r.ID[:]}}, r.ID}, op{deleteParts, []any{r.ID[:]}}}
 }
 
