@@ -3,9 +3,11 @@ package neurontest
 import (
 	"context"
 	"math"
+	"time"
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/neuron/lease"
 )
 
 // holding is a place of the store: who holds it, and under which epoch; the epoch stays when nobody does.
@@ -14,7 +16,7 @@ type holding struct {
 	epoch uint64
 }
 
-// NewShared returns an empty store for several nodes: Claim gives no place, Take and Give move them.
+// NewShared returns an empty store for several nodes: Claim gives no place, Take and Free move them.
 func NewShared(limits neuron.Limits) *Store {
 	s := New(limits)
 	s.several = true
@@ -27,6 +29,7 @@ func (s *Store) Claim(_ context.Context, node string) (neuron.Fence, error) {
 	defer s.mu.Unlock()
 	s.epoch++
 	s.lives[node], s.node = s.epoch, node
+	s.nodes[node] = lease.Node{ID: node, Epoch: s.epoch, Beat: time.Now()}
 	f := neuron.Fence{Node: node, Epoch: s.epoch, Places: &neuron.Epochs{}}
 	for p := range s.places {
 		switch h := &s.places[p]; {
@@ -44,6 +47,10 @@ func (s *Store) Claim(_ context.Context, node string) (neuron.Fence, error) {
 func (s *Store) Take(node string, places neuron.PlaceSet) map[neuron.Place]neuron.Taken {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.take(node, places)
+}
+
+func (s *Store) take(node string, places neuron.PlaceSet) map[neuron.Place]neuron.Taken {
 	taken := map[neuron.Place]neuron.Taken{}
 	for p := range places.All() {
 		h := &s.places[p]
@@ -54,8 +61,8 @@ func (s *Store) Take(node string, places neuron.PlaceSet) map[neuron.Place]neuro
 	return taken
 }
 
-// Give frees the places that the node holds.
-func (s *Store) Give(node string, places neuron.PlaceSet) {
+// Free frees the places that the node holds.
+func (s *Store) Free(node string, places neuron.PlaceSet) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range places.All() {
