@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"sync"
 	"time"
@@ -37,11 +36,6 @@ const (
 	detachTime = 5 * time.Second
 	endTime    = 30 * time.Second
 )
-
-// heapFloor is what the garbage collector takes for in use from the beginning, in bytes. Nobody touches it, so that it takes
-// no memory; but what a busy daemon holds is a few megabytes, and a collection each time as much again has been
-// allocated would be dozens a second.
-const heapFloor = 32 << 20
 
 // Options say how a daemon runs.
 type Options struct {
@@ -84,8 +78,6 @@ type daemon struct {
 func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (err error) {
 	d := &daemon{home: home, config: cfg, o: o, began: time.Now(), token: home.TokenChecker(), claimed: make(chan struct{})}
 	d.log = slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: cfg.LogLevel}))
-	floor := make([]byte, heapFloor)
-	defer runtime.KeepAlive(floor)
 	if err := home.Create(); err != nil {
 		return err
 	}
