@@ -45,7 +45,8 @@ var (
 
 func id(key string) neuron.ID { return neuron.ID{Owner: "me", Kind: "test", Key: key} }
 
-// world is an engine with a graph on a real database, whose clock stands still until it is set.
+// world is an engine with a graph on a real database, whose clock stands still until it is set; set to zero it is the
+// system's.
 type world struct {
 	*engine.Engine
 	t     testing.TB
@@ -111,6 +112,9 @@ func (w *world) close() {
 func (w *world) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.now.IsZero() {
+		return time.Now()
+	}
 	return w.now
 }
 
