@@ -33,7 +33,7 @@ type Side interface {
 }
 
 // Do asks target and waits for its answer, within the handler of t. What the method sends and writes is committed before Do
-// returns; that the call has ended is committed with the turn of t, also where its delivery is settled. A handler that runs
+// returns; that the call has ended is committed with the turn of t, also where its delivery is settled by a refusal. A handler that runs
 // again and asks the same again, in the same order, is answered from what was stored: the method does not run twice unless
 // it failed.
 //
@@ -212,8 +212,8 @@ func (a *asking) wait(n int) error {
 			return err
 		}
 		if !met.IsZero() && met == was && met == a.row.ID {
-			a.row.State, a.row.Code = Rejected, WouldDeadlock
-			return nil
+			a.end(RejectedAlias, WouldDeadlock)
+			return fmt.Errorf("%w: %s waits for this neuron at another node", neuron.ErrWouldDeadlock, a.row.Target)
 		}
 	}
 }

@@ -136,7 +136,7 @@ func (e *Engine) handOver(s *staged) {
 	if s.a == nil {
 		return
 	}
-	e.wakeCaller(s)
+	e.wakeCaller(&s.j.d)
 	if s.j.item != nil {
 		e.delivered(s.j.item)
 	}

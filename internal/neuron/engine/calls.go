@@ -26,10 +26,13 @@ func (e *Engine) keepOf(s *staged, code neuron.Code) {
 	}
 }
 
-// wakeCaller tells the caller of a request that its delivery is settled.
-func (e *Engine) wakeCaller(s *staged) {
-	if s.j != nil && s.j.d.Request != nil {
-		e.wake(s.j.d.Request.ID)
+// wakeCaller tells the caller of a request that its delivery is settled, through another node where it waits there.
+func (e *Engine) wakeCaller(d *neuron.Delivery) {
+	if d.Request == nil || e.wake(d.Request.ID) || d.Caller.IsZero() {
+		return
+	}
+	if !e.held.Has(e.placeOf(d.Caller)) {
+		e.away = append(e.away, d.Request.ID)
 	}
 }
 

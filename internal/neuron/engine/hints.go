@@ -14,14 +14,19 @@ const (
 	sweepAll  = 12
 )
 
-// Wake takes in outbox rows that another node has committed for places of this one; others are passed over. Ids are a hint:
-// those that are lost are found by Sweep. The error is the store's, or neuron.ErrStopped.
+// Wake takes in outbox rows that another node has committed for places of this one, and wakes who waits here for the requests
+// of the ids; others are passed over. Ids are a hint: those that are lost are found by Sweep, and who waits looks itself. The error is the store's, or neuron.ErrStopped.
 func (e *Engine) Wake(ctx context.Context, ids []ident.ID) error {
 	e.moving.Lock()
 	defer e.moving.Unlock()
 	if err := e.open(); err != nil {
 		return err
 	}
+	e.mu.Lock()
+	for _, id := range ids {
+		e.wake(id)
+	}
+	e.mu.Unlock()
 	return e.fetch(ctx, ids, nil)
 }
 

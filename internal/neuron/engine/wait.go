@@ -148,7 +148,7 @@ func (h *hold) Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (h *hold) Alone() bool { return true }
+func (h *hold) Alone() bool { return h.e.Holding() == allPlaces }
 
 func (h *hold) Release() {
 	e := h.e
