@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"time"
 
+	"soma/bench/calls"
 	"soma/bench/emit"
 	"soma/bench/instance"
 	"soma/bench/measure"
@@ -30,6 +31,7 @@ var figures = []figure{
 	{"turns_inproc", turns.Run},
 	{"turns_pg", turns.Shared},
 	{"emit_10", emit.Run},
+	{"call_p50 calls_64", calls.Run},
 	{"agent_steps", one(steps.Run)},
 	{"binary_mb start", instance.Program},
 	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},
