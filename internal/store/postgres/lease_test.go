@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -167,7 +168,7 @@ func paused(t *testing.T, s *Store, f neuron.Fence, r *neuron.Record) (finish fu
 	if _, err := p.GetResults(); err != nil { // the fence holds: its locks are taken
 		t.Fatal(err)
 	}
-	return func() error {
+	finish = sync.OnceValue(func() error {
 		defer s.mu.Unlock()
 		defer s.writer.mu.Unlock()
 		err := p.Sync()
@@ -175,7 +176,9 @@ func paused(t *testing.T, s *Store, f neuron.Fence, r *neuron.Record) (finish fu
 			err = b.rest(p)
 		}
 		return errors.Join(err, p.Close())
-	}
+	})
+	t.Cleanup(func() { _ = finish() })
+	return finish
 }
 
 // rest reads the results after the first one.
