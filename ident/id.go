@@ -56,6 +56,13 @@ func New(now time.Time) ID {
 	return id
 }
 
+// At returns the least ID of a millisecond: all that were stamped with it or later sort behind.
+func At(t time.Time) ID {
+	var id ID
+	binary.BigEndian.PutUint64(id[:8], uint64(max(0, t.UnixMilli()))<<16)
+	return id
+}
+
 // Derive returns the ID that name always has within space: the time of space (so that it sorts near it), then a hash of
 // both. It serves ids that must come out equal when a step is repeated.
 func Derive(space ID, name string) ID {

@@ -61,3 +61,14 @@ func TestDeriveAndAttempt(t *testing.T) {
 		t.Error("Named does not part space and name")
 	}
 }
+
+// At is where the ids of a time begin.
+func TestAt(t *testing.T) {
+	now := time.UnixMilli(1_900_000_000_000)
+	if id := At(now); !id.Time().Equal(now) || id.String() > Derive(id, "x").String() || At(now.Add(-time.Millisecond)).String() >= id.String() {
+		t.Errorf("%v of %v", id, id.Time())
+	}
+	if id := At(time.Unix(-5, 0)); !id.IsZero() {
+		t.Errorf("before 1970: %v", id)
+	}
+}

@@ -56,7 +56,11 @@ func (e *Engine) collect(ctx context.Context, taken map[neuron.Place]neuron.Take
 	if !alone {
 		// Other nodes commit rows for these places meanwhile. One that was committed behind the page that was being read may
 		// come before one that a later page held: whoever has a row that the first pass did not see is read as of one moment.
-		ids, err := e.unknown(ctx, ident.ID{}, g.places)
+		// And what senders of these places sent to places that are held here must be known before they send more.
+		e.mu.Lock()
+		held := e.held
+		e.mu.Unlock()
+		ids, err := e.unknown(ctx, ident.ID{}, held.Or(g.places))
 		if err == nil {
 			err = e.fetch(ctx, ids, g)
 		}
@@ -233,7 +237,7 @@ func (e *Engine) notHeld(ids []ident.ID) []ident.ID {
 	return out
 }
 
-// fetch takes rows into memory that other nodes have committed, into g or into running lanes. A row that was sent before
+// fetch takes rows into memory that other nodes have committed: into running lanes, and into those of g where that is given. A row that was sent before
 // another one of its lane may be unknown too: so all rows of the same targets are looked at, as of one moment.
 func (e *Engine) fetch(ctx context.Context, ids []ident.ID, g *arrival) error {
 	ids = e.notHeld(ids)
@@ -275,7 +279,7 @@ func (e *Engine) fetchTarget(ctx context.Context, target neuron.ID, g *arrival) 
 		case e.drain.holds(row.ID):
 		case g != nil && g.places.Has(row.Place):
 			e.arrive(g, row)
-		case g == nil && e.held.Has(row.Place):
+		case e.held.Has(row.Place):
 			e.admitRow(row)
 		}
 	}

@@ -40,7 +40,7 @@ func (e *Engine) Sweep(ctx context.Context) error {
 	}
 	var after ident.ID
 	if e.sweeps%sweepAll != 0 {
-		after = before(ident.New(e.now().Add(-sweepBack)))
+		after = ident.At(e.now().Add(-sweepBack))
 	}
 	e.sweeps++
 	ids, err := e.unknown(ctx, after, e.Holding())
