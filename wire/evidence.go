@@ -79,7 +79,10 @@ type JournalEntry struct {
 	ID          string          `json:"id"`
 	Alias       string          `json:"alias"`
 	Caller      string          `json:"caller,omitempty"`
-	Target      string          `json:"target"`
+	Target      string          `json:"target,omitempty"`    // none: an emission
+	Via         string          `json:"via,omitempty"`       // the connection that carries it
+	Receivers   *int            `json:"receivers,omitempty"` // of an emission
+	Request     string          `json:"request,omitempty"`   // the call that it carries out
 	Correlation string          `json:"correlation,omitempty"`
 	Causation   string          `json:"causation,omitempty"`
 	Depth       int             `json:"depth,omitempty"` // hops between neurons
@@ -128,6 +131,8 @@ type Trace struct {
 // Kinds of trace nodes.
 const (
 	NodeDelivery  = "delivery"
+	NodeEmission  = "emission"  // what was sent to all whom it concerned; its deliveries are its children
+	NodeFact      = "fact"      // what a neuron noted of a call
 	NodeExecution = "execution" // slow work of a neuron, one attempt
 	NodeInference = "inference" // an execution that asks a provider
 	NodeInput     = "input"
@@ -159,6 +164,8 @@ type TraceNode struct {
 	Attempt  int            `json:"attempt,omitempty"`
 	Attempts int            `json:"attempts,omitempty"` // that a delivery took, or has taken so far
 	Due      *time.Time     `json:"due,omitempty"`
+	Via      string         `json:"via,omitempty"`     // the connection that carries a delivery
+	Request  string         `json:"request,omitempty"` // the call that a delivery carries out, or that a fact is about
 	Step     int64          `json:"step,omitempty"`
 	Usage    *message.Usage `json:"usage,omitempty"`
 	Cost     *int64         `json:"cost_nano,omitempty"`

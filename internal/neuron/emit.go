@@ -43,6 +43,14 @@ type Receiver struct {
 	Via ident.ID
 }
 
+// DeliveryID returns the id of the delivery by which an emission reaches the receiver.
+func (r Receiver) DeliveryID(emission ident.ID) ident.ID {
+	if r.Via.IsZero() {
+		return ident.Derive(emission, r.Target.String())
+	}
+	return ident.Derive(emission, "via "+r.Via.String())
+}
+
 // Emission is what an entry of the outgoing feed says of a delivery without a target: it went to this many neurons.
 type Emission struct {
 	Receivers int `json:"receivers"`
@@ -155,11 +163,7 @@ func (t *Turn) emit(alias string, payload json.RawMessage, opts []SendOption) er
 	for _, r := range receivers {
 		one := d
 		one.Target, one.Via = r.Target, r.Via
-		name := r.Target.String()
-		if !r.Via.IsZero() {
-			name = "via " + r.Via.String()
-		}
-		one.ID = ident.Derive(d.ID, name)
+		one.ID = r.DeliveryID(d.ID)
 		t.record.Outbox = append(t.record.Outbox, OutboxRow{Delivery: one, Place: t.base.PlaceOf(r.Target), Due: t.base.Now})
 	}
 	return nil

@@ -155,7 +155,7 @@ func (j *journal) line(e *wire.JournalEntry) string {
 	peer := cmp.Or(e.Caller, "outside")
 	switch {
 	case j.feed == wire.FeedOut:
-		peer = e.Target
+		peer = cmp.Or(e.Target, "-")
 	case e.Caller == e.Target:
 		peer = "itself"
 	}
@@ -171,6 +171,15 @@ func entryNote(e *wire.JournalEntry) string {
 	}
 	if e.Ended != nil {
 		notes = append(notes, fmt.Sprintf("%s was not handled: %s", e.Ended.ID, e.Ended.Code))
+	}
+	if e.Receivers != nil {
+		notes = append(notes, fmt.Sprintf("emitted to %d", *e.Receivers))
+	}
+	if e.Via != "" {
+		notes = append(notes, "via "+e.Via)
+	}
+	if e.Request != "" {
+		notes = append(notes, "call "+e.Request)
 	}
 	if e.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("at attempt %d", e.Attempts))

@@ -122,6 +122,10 @@ func describe(n *wire.TraceNode) (what, state string) {
 		what = "call: " + what
 	case wire.NodeCell:
 		what = "cell: " + what
+	case wire.NodeEmission:
+		what = "emits " + what
+	case wire.NodeFact:
+		what = "call of " + what
 	case wire.NodeGap:
 		return "(" + what + ")", ""
 	}
@@ -138,6 +142,9 @@ func describe(n *wire.TraceNode) (what, state string) {
 	}
 	if n.Note != "" && n.Kind != wire.NodeInput {
 		more = append(more, oneLine(plain.Clean(n.Note), 60))
+	}
+	if n.Via != "" {
+		more = append(more, "via "+n.Via)
 	}
 	if n.See != "" {
 		more = append(more, "goes on in trace "+n.See)

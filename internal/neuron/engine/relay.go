@@ -25,6 +25,12 @@ func broadcasters(kinds map[string]*neuron.Kind) map[string][]*neuron.Kind {
 	return m
 }
 
+// Receivers returns whom an emission would go to now: d is its entry in the outgoing feed. Errors: settled ones of a broadcast
+// rule, or those of reading the connections.
+func (e *Engine) Receivers(ctx context.Context, d *neuron.Delivery) ([]neuron.Receiver, error) {
+	return e.receivers(ctx, d)
+}
+
 // receivers finds whom an emission goes to: broadcast handlers, then live connections.
 func (e *Engine) receivers(ctx context.Context, d *neuron.Delivery) ([]neuron.Receiver, error) {
 	var all []neuron.Receiver

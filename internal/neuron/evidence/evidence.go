@@ -15,6 +15,7 @@ import (
 type Engine interface {
 	Read(ctx context.Context, id neuron.ID, f neuron.Feed, after uint64, limit int) (neuron.Page, error)
 	Watch(id neuron.ID, f neuron.Feed, after feed.Cursor) *feed.Watcher[neuron.Entry]
+	Receivers(ctx context.Context, d *neuron.Delivery) ([]neuron.Receiver, error)
 	DeadLetters(ctx context.Context, after ident.ID, limit int) ([]neuron.DeadLetter, error)
 	Redrive(ctx context.Context, id ident.ID) (ident.ID, error)
 	Discard(ctx context.Context, id ident.ID) error

@@ -107,6 +107,13 @@ func entryOf(seq uint64, e *neuron.Entry) wire.JournalEntry {
 		at := e.Handled.UTC()
 		w.HandledAt = &at
 	}
+	w.Via = text(e.Via)
+	if e.Emitted != nil {
+		w.Receivers = &e.Emitted.Receivers
+	}
+	if e.Request != nil {
+		w.Request = text(e.Request.ID)
+	}
 	if e.Ended != nil {
 		w.Ended = &wire.JournalEnded{ID: e.Ended.ID.String(), Target: e.Ended.Target.String(), Code: string(e.Ended.Code)}
 	}

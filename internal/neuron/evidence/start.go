@@ -98,17 +98,9 @@ func parse(s string) (ident.ID, bool) {
 
 // byID finds what an id made here names: a delivery that was settled, waits or has died, or an execution.
 func (e *Evidence) byID(ctx context.Context, id ident.ID) (*neuron.Entry, string, error) {
-	entry, err := e.turn(ctx, id, id)
+	entry, _, err := e.delivery(ctx, id)
 	if entry != nil || err != nil {
 		return entry, wire.NodeDelivery, err
-	}
-	for _, sql := range []string{selectWaiting, selectLetter} {
-		entry = new(neuron.Entry)
-		var a, b, c any
-		found, err := e.one(ctx, entry, sql, []any{id[:]}, &a, &b, &c)
-		if found || err != nil {
-			return entry, wire.NodeDelivery, err
-		}
 	}
 	var x neuron.Execution
 	base := id.WithAttempt(0)
@@ -124,4 +116,30 @@ func (e *Evidence) byID(ctx context.Context, id ident.ID) (*neuron.Entry, string
 		entry, err = e.turn(ctx, base, base.WithAttempt(1<<16-1))
 	}
 	return entry, wire.NodeExecution, err
+}
+
+// delivery finds one that was settled, waits or has died; nil if it is none of them.
+func (e *Evidence) delivery(ctx context.Context, id ident.ID) (entry *neuron.Entry, settled bool, err error) {
+	if entry, err = e.turn(ctx, id, id); entry != nil || err != nil {
+		return entry, true, err
+	}
+	for _, sql := range []string{selectWaiting, selectLetter} {
+		entry = new(neuron.Entry)
+		var a, b, c any
+		found, err := e.one(ctx, entry, sql, []any{id[:]}, &a, &b, &c)
+		if found || err != nil {
+			return entry, false, err
+		}
+	}
+	return nil, false, nil
+}
+
+// fill reads a payload that is kept apart because of its size.
+func (e *Evidence) fill(ctx context.Context, d *neuron.Delivery) error {
+	if len(d.Payload) > 0 || d.Content.IsZero() {
+		return nil
+	}
+	return e.o.Reader.Query(ctx, neuron.SelectContent, []any{d.Content[:]}, func(scan func(...any) error) error {
+		return scan((*[]byte)(&d.Payload))
+	})
 }

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/neuron/call"
 	"soma/wire"
 )
 
@@ -87,13 +89,8 @@ func (t *tree) facts1(ctx context.Context, it *item) error {
 		return nil
 	}
 	e := it.entry
-	if len(e.Payload) == 0 && !e.Content.IsZero() {
-		err := t.w.e.o.Reader.Query(ctx, neuron.SelectContent, []any{e.Content[:]}, func(scan func(...any) error) error {
-			return scan((*[]byte)(&e.Payload))
-		})
-		if err != nil {
-			return err
-		}
+	if err := t.w.e.fill(ctx, &e.Delivery); err != nil {
+		return err
 	}
 	facts, err := t.w.e.o.Domain.Facts(ctx, &e)
 	if err != nil {
@@ -158,7 +155,15 @@ func deliveryNode(it *item) wire.TraceNode {
 		at := e.Handled.UTC()
 		n.End = &at
 	}
+	n.Via = text(e.Via)
+	if e.Request != nil {
+		n.Request = text(e.Request.ID)
+	}
 	switch {
+	case e.Emitted != nil:
+		emissionNode(&n, it)
+	case it.noted:
+		factNode(&n, e)
 	case it.settled && e.Settled == "":
 		n.State, n.Code = "handled", ""
 	case it.settled || it.ended != "":
@@ -173,6 +178,26 @@ func deliveryNode(it *item) wire.TraceNode {
 		n.State = "unsettled"
 	}
 	return n
+}
+
+// emissionNode tells to how many an emission went, and of how many of them nothing can be found.
+func emissionNode(n *wire.TraceNode, it *item) {
+	n.Kind, n.State, n.Neuron, n.Caller = wire.NodeEmission, "emitted", n.Caller, ""
+	n.Note = fmt.Sprintf("to %d neurons", it.entry.Emitted.Receivers)
+	if missing := it.entry.Emitted.Receivers - it.found; missing > 0 {
+		n.Note += fmt.Sprintf(", %d of which are not known any more", missing)
+	}
+}
+
+// factNode tells of a fact about a call, which the caller has noted.
+func factNode(n *wire.TraceNode, e *neuron.Entry) {
+	var f call.Evidence
+	_ = decode(e.Payload, &f) // what cannot be read is shown by its alias
+	n.Kind, n.Neuron, n.Caller, n.Code, n.Request = wire.NodeFact, n.Caller, "", string(f.Code), text(f.Request)
+	n.State, _, _ = strings.Cut(strings.TrimPrefix(e.Alias, "capability."), ".")
+	if f.Contract != "" {
+		n.What = f.Contract + "." + f.Method + " of " + e.Target.String()
+	}
 }
 
 // attemptID names one attempt of an execution.

@@ -74,12 +74,17 @@ func (t *tree) joined(under ident.ID, at time.Time) string {
 // link gives each node its parent.
 func (t *tree) link() {
 	for _, it := range t.w.order {
+		for _, id := range it.receivers {
+			t.outcomes[id] = t.deliveries[it.entry.ID]
+		}
+	}
+	for _, it := range t.w.order {
 		n := t.deliveries[it.entry.ID]
 		if n == nil { // the time was up before
 			n = &node{TraceNode: deliveryNode(it)}
 			t.deliveries[it.entry.ID] = n
 		}
-		if x := t.outcomes[it.entry.ID]; x != nil {
+		if x := t.outcomes[it.entry.ID]; x != nil && x != n {
 			n.parent = x
 		} else {
 			n.parent = t.cause(it.entry.Causation, n)

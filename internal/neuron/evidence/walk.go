@@ -2,11 +2,14 @@ package evidence
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/neuron/call"
 	"soma/wire"
 )
 
@@ -27,6 +30,7 @@ type walk struct {
 // item is one delivery.
 type item struct {
 	entry   neuron.Entry
+	noted   bool        // an emission, or a fact about a call: nothing brings it to a target
 	settled bool        // its turn is known; otherwise it is known from its sender or a row of its own
 	ended   neuron.Code // the fact in its sender's feed
 	waits   bool        // it has an outbox row
@@ -35,10 +39,16 @@ type item struct {
 	tries   int
 	dead    bool
 	why     string
+	// receivers are the deliveries of an emission, as far as they can be told.
+	receivers []ident.ID
+	found     int // of them
 }
 
 // journal is what is kept of a neuron's incoming feed.
 type journal struct{ in []neuron.Entry }
+
+// facts are the entries of an outgoing feed that are no deliveries.
+var facts = []string{call.RequestedAlias, call.CompletedAlias, call.FailedAlias, call.RejectedAlias, call.AbandonedAlias}
 
 // add notes a delivery of this correlation; settled says that the entry is that of its turn.
 func (w *walk) add(entry *neuron.Entry, settled bool) {
@@ -48,13 +58,15 @@ func (w *walk) add(entry *neuron.Entry, settled bool) {
 			w.cut = fmt.Sprintf("more than %d deliveries", wire.MaxTraceNodes)
 			return
 		}
-		it = &item{entry: *entry}
+		it = &item{entry: *entry, noted: entry.Emitted != nil || slices.Contains(facts, entry.Alias)}
 		w.items[entry.ID], w.order = it, append(w.order, it)
 	}
 	if settled {
 		it.entry, it.settled = *entry, true
 	}
-	w.queue = append(w.queue, entry.Target)
+	if !entry.Target.IsZero() {
+		w.queue = append(w.queue, entry.Target)
+	}
 	if !entry.Caller.IsZero() {
 		w.queue = append(w.queue, entry.Caller)
 	}
@@ -70,10 +82,49 @@ func (w *walk) collect(ctx context.Context) error {
 				return err
 			}
 		}
+		if err := w.seekReceivers(ctx); err != nil {
+			return err
+		}
 		if err := w.seekCauses(ctx); err != nil || len(w.queue) == 0 {
 			return err
 		}
 	}
+}
+
+// seekReceivers looks for the deliveries of emissions. The journals do not say to whom these went: those are tried who would
+// get them now.
+func (w *walk) seekReceivers(ctx context.Context) error {
+	for _, it := range slices.Clone(w.order) {
+		if it.entry.Emitted == nil || w.asked[it.entry.ID] {
+			continue
+		}
+		w.asked[it.entry.ID] = true
+		d := it.entry.Delivery
+		if err := w.e.fill(ctx, &d); err != nil {
+			return err
+		}
+		receivers, err := w.e.o.Engine.Receivers(ctx, &d)
+		var refused *neuron.Refusal
+		if errors.As(err, &refused) {
+			continue // the rule of today refuses what was emitted then
+		}
+		if err != nil {
+			return err
+		}
+		for _, r := range receivers {
+			id := r.DeliveryID(d.ID)
+			it.receivers = append(it.receivers, id)
+			entry, settled, err := w.e.delivery(ctx, id)
+			if err != nil {
+				return err
+			}
+			if entry != nil {
+				it.found++
+				w.add(entry, settled)
+			}
+		}
+	}
+	return nil
 }
 
 // visit reads both feeds of a neuron once.
@@ -156,7 +207,7 @@ func (w *walk) seekCauses(ctx context.Context) error {
 // settle finds out how each delivery stands that has not been settled by a handler.
 func (w *walk) settle(ctx context.Context) error {
 	for _, it := range w.order {
-		if it.settled && it.entry.Settled == "" {
+		if it.noted || it.settled && it.entry.Settled == "" {
 			continue
 		}
 		id := it.entry.ID
