@@ -16,10 +16,26 @@ import (
 	"soma/internal/neuron/engine"
 	"soma/internal/neuron/graph"
 	"soma/internal/store/fault"
+	"soma/internal/store/postgres"
+	"soma/internal/store/postgres/postgrestest"
 	"soma/internal/store/sqlite"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// m runs the tests and then ends the server, before goroutines are counted.
+type m struct{ *testing.M }
+
+func (m m) Run() int { return postgrestest.Main(m.M) }
+
+func TestMain(t *testing.M) { goleak.VerifyTestMain(m{t}) }
+
+// maker makes a world on one of the databases.
+type maker func(t testing.TB, o graph.Options) *world
+
+// onBoth runs a test on SQLite and on PostgreSQL.
+func onBoth(t *testing.T, fn func(t *testing.T, newWorld maker)) {
+	t.Run("sqlite", func(t *testing.T) { fn(t, newWorld) })
+	t.Run("postgres", func(t *testing.T) { fn(t, onPostgres) })
+}
 
 // order and bill are the messages that connections of these tests carry.
 type order struct {
@@ -50,10 +66,11 @@ func id(key string) neuron.ID { return neuron.ID{Owner: "me", Kind: "test", Key:
 type world struct {
 	*engine.Engine
 	t     testing.TB
-	path  string
-	store *sqlite.Store
-	fault *fault.Store
-	graph graph.Options
+	store neuron.Store
+	// opens the database, again after a restart.
+	reopen func() (neuron.Store, error)
+	fault  *fault.Store
+	graph  graph.Options
 
 	mu    sync.Mutex
 	now   time.Time
@@ -65,7 +82,17 @@ type world struct {
 var start = time.Date(2030, 5, 1, 12, 0, 0, 0, time.UTC)
 
 func newWorld(t testing.TB, o graph.Options) *world {
-	w := &world{t: t, path: filepath.Join(t.TempDir(), "soma.db"), now: start, graph: o}
+	path := filepath.Join(t.TempDir(), "soma.db")
+	return begin(t, o, func() (neuron.Store, error) { return sqlite.Open(t.Context(), path, sqlite.Options{}) })
+}
+
+func onPostgres(t testing.TB, o graph.Options) *world {
+	dsn := postgrestest.Database(t)
+	return begin(t, o, func() (neuron.Store, error) { return postgres.Open(t.Context(), dsn, postgres.Options{}) })
+}
+
+func begin(t testing.TB, o graph.Options, reopen func() (neuron.Store, error)) *world {
+	w := &world{t: t, reopen: reopen, now: start, graph: o}
 	w.open()
 	t.Cleanup(w.close)
 	return w
@@ -74,7 +101,7 @@ func newWorld(t testing.TB, o graph.Options) *world {
 func (w *world) open() {
 	w.t.Helper()
 	var err error
-	if w.store, err = sqlite.Open(w.t.Context(), w.path, sqlite.Options{}); err != nil {
+	if w.store, err = w.reopen(); err != nil {
 		w.t.Fatal(err)
 	}
 	w.fault = fault.Wrap(w.store)
@@ -95,8 +122,11 @@ func (w *world) open() {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.Start(w.t.Context()); err != nil {
-		w.t.Fatal(err)
+	w.must(w.Start(w.t.Context()))
+	if several, ok := w.store.(*postgres.Store); ok { // this node is alone, and takes all places
+		taken, err := several.Take(w.t.Context(), w.Fence(), neuron.AllPlaces())
+		w.must(err)
+		w.must(w.Gain(w.t.Context(), taken))
 	}
 }
 
