@@ -99,7 +99,7 @@ type Options struct {
 	Evidence  Evidence
 	Daemon    Daemon
 	// Authorize returns what the bearer of a token may do, Nobody if the token is not valid. It is called for each request
-	// and at each heartbeat of a stream, compares in constant time, and reads the token anew.
+	// and at each heartbeat of a stream, compares in constant time, and knows a new token at once.
 	Authorize func(token string) Access
 	// Metrics returns what GET /metrics shows, with its content type; nil: nothing is counted.
 	Metrics func() (kind string, text []byte, err error)
