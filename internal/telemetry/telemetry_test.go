@@ -123,6 +123,12 @@ func TestLabelsAreBounded(t *testing.T) {
 		Handlers: map[string][]string{"k": {"a.v1"}}, Executions: []string{"work"}, Routes: []string{"GET /x"},
 	})
 	fill := func(n int) int {
+		// First, while there is room for names.
+		for _, secret := range []string{"/home/me/" + marker, "../" + marker, "~/" + marker, "a " + marker, marker + "\n", "x" + strings.Repeat(marker, 100)} {
+			tel.Attempted(telemetry.Attempt{Kind: secret, Alias: secret, Outcome: telemetry.Refused, Code: secret})
+			tel.Billed(telemetry.Bill{Provider: "openai", Model: secret})
+			tel.Billed(telemetry.Bill{Provider: secret, Model: "m"})
+		}
 		for i := range n {
 			name := fmt.Sprintf("x%d", i)
 			tel.Attempted(telemetry.Attempt{Kind: name, Alias: name, Outcome: telemetry.Refused, Code: name, Dead: true, Lag: 1})
@@ -132,11 +138,6 @@ func TestLabelsAreBounded(t *testing.T) {
 			tel.Billed(telemetry.Bill{Provider: name, Model: name, Outcome: name})
 			tel.CellEnded(telemetry.Cell{ID: name, Status: name})
 			tel.Answered(telemetry.Request{Route: "GET /" + name, Status: 1000 + i})
-		}
-		for _, secret := range []string{"/home/me/" + marker, "../" + marker, "~/" + marker, "a " + marker, marker + "\n", "x" + strings.Repeat(marker, 100)} {
-			tel.Attempted(telemetry.Attempt{Kind: secret, Alias: secret, Outcome: telemetry.Refused, Code: secret})
-			tel.Billed(telemetry.Bill{Provider: "openai", Model: secret})
-			tel.Billed(telemetry.Bill{Provider: secret, Model: "m"})
 		}
 		_, text := scraped(t, tel)
 		if strings.Contains(text, marker) {
