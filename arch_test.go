@@ -453,10 +453,11 @@ func TestNothingIsSkipped(t *testing.T) {
 
 // storedContexts lists the structs that may hold a context, each with its reason.
 var storedContexts = map[string]string{
-	"internal/neuron.Turn":   "a turn is a handler's parameter and ends with it, like a request",
-	"internal/process.rows":  "binds a reader to one call",
-	"internal/process.slots": "dispatches start from commits, which have no caller to give one",
-	"internal/daemon.daemon": "parts stop in order, so they cannot hang on the context that the first signal ends",
+	"internal/neuron.Turn":         "a turn is a handler's parameter and ends with it, like a request",
+	"internal/neuron/call.outside": "stands in for the turn of a caller from outside, for one call",
+	"internal/process.rows":        "binds a reader to one call",
+	"internal/process.slots":       "dispatches start from commits, which have no caller to give one",
+	"internal/daemon.daemon":       "parts stop in order, so they cannot hang on the context that the first signal ends",
 }
 
 func TestContextsComeFromAbove(t *testing.T) {

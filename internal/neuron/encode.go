@@ -58,8 +58,8 @@ func AppendDelivery(b []byte, d *Delivery) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// AppendExecution appends x as encoding/json writes it, with its input as it is. Each step of an agent writes one, on the
-// goroutine of the committer, where reflection costs more than the statement.
+// AppendExecution appends x as encoding/json writes it, with its input as it is. Whoever works step by step writes one a
+// step, on the goroutine of the committer, where reflection costs more than the statement.
 func AppendExecution(b []byte, x *Execution) ([]byte, error) {
 	b = AppendID(append(b, `{"id":`...), x.ID)
 	b = strconv.AppendInt(append(b, `,"attempt":`...), int64(x.Attempt), 10)

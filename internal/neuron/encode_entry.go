@@ -1,22 +1,20 @@
-package engine
+package neuron
 
 import (
 	"encoding/json"
 	"strconv"
-
-	"soma/internal/neuron"
 )
 
 // appendEntry appends an entry as encoding/json writes it, payloads as they are. Every turn writes one entry at least, and
 // the reflection of encoding/json was a tenth of its cost.
-func appendEntry(b []byte, e *neuron.Entry) ([]byte, error) {
-	b, err := neuron.AppendDelivery(b, &e.Delivery)
+func appendEntry(b []byte, e *Entry) ([]byte, error) {
+	b, err := AppendDelivery(b, &e.Delivery)
 	if err != nil {
 		return nil, err
 	}
 	b = b[:len(b)-1] // the fields of the entry follow in the same object
 	if e.Settled != "" {
-		b = neuron.AppendText(append(b, `,"settled":`...), string(e.Settled))
+		b = AppendText(append(b, `,"settled":`...), string(e.Settled))
 	}
 	if e.Attempts != 0 {
 		b = strconv.AppendInt(append(b, `,"attempts":`...), int64(e.Attempts), 10)
@@ -41,13 +39,13 @@ func appendEntry(b []byte, e *neuron.Entry) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// encodeEntry returns one entry.
-func encodeEntry(e *neuron.Entry) ([]byte, error) {
+// EncodeEntry returns one entry.
+func EncodeEntry(e *Entry) ([]byte, error) {
 	return appendEntry(make([]byte, 0, 384+len(e.Payload)), e)
 }
 
-// encodeEntries returns a JSON array.
-func encodeEntries(list []neuron.Entry) ([]byte, error) {
+// EncodeEntries returns a JSON array.
+func EncodeEntries(list []Entry) ([]byte, error) {
 	size := 2
 	for i := range list {
 		size += 400 + len(list[i].Payload)

@@ -8,23 +8,23 @@ import (
 	"soma/internal/neuron"
 )
 
-// Lost returns the delivery that makes the caller of a row end it (see End), under the same id as long as nobody asks again.
-func (r *Row) Lost(now time.Time) neuron.Delivery {
-	payload, _ := json.Marshal(lost{r.ID}) // an id is never refused
+// lost returns the delivery that makes the caller of a row end it (see End), under the same id as long as nobody asks again.
+func (r *Row) lost(now time.Time) neuron.Delivery {
+	payload, _ := json.Marshal(losing{r.ID}) // an id is never refused
 	return neuron.Delivery{
 		ID: ident.Derive(r.Ask, "lost"), Alias: LostAlias, Payload: payload, Caller: r.Caller, Target: r.Caller,
 		Correlation: r.Correlation, Causation: r.Cause, At: now,
 	}
 }
 
-type lost struct {
+type losing struct {
 	Request ident.ID `json:"request"`
 }
 
 // Conclude is the handler of LostAlias, the same for every kind: it records that the request failed and that nobody knows how far
 // it came, unless it was ended or asked again meanwhile.
 func Conclude(t *neuron.Turn) error {
-	var msg lost
+	var msg losing
 	if err := json.Unmarshal(t.Delivery().Payload, &msg); err != nil {
 		return neuron.SettleAs(neuron.Undecodable, err)
 	}

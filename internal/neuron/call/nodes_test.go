@@ -85,7 +85,7 @@ func TestCallsBetweenNodes(t *testing.T) {
 				} else {
 					go func() {
 						for ctx.Err() == nil {
-							time.Sleep(100 * time.Millisecond)
+							pass(100 * time.Millisecond)
 							if err := c.Sweep(ctx); err != nil && ctx.Err() == nil {
 								t.Error(err)
 							}
@@ -102,7 +102,7 @@ func TestCallsBetweenNodes(t *testing.T) {
 				a.wantFacts(id("a"), "requested", "requested", "requested", "completed", "completed", "completed")
 				cancel()
 				a.wantClean()
-				time.Sleep(time.Second) // those who watch the context have seen it
+				pass(time.Second) // those who watch the context have seen it
 			})
 		})
 	}
@@ -147,7 +147,7 @@ func TestCycleBetweenNodes(t *testing.T) {
 			}
 		}
 		for len(pending(t, b)) > 0 {
-			time.Sleep(10 * time.Millisecond)
+			pass(10 * time.Millisecond)
 		}
 		if d := time.Since(began); seen.of("refused") != 1 || d < time.Second || d > 3*time.Second {
 			t.Errorf("%v after %s", seen.n, d)
@@ -157,6 +157,6 @@ func TestCycleBetweenNodes(t *testing.T) {
 			w.wantFacts(id(key), "requested", "completed")
 		}
 		cancel()
-		time.Sleep(time.Second)
+		pass(time.Second)
 	})
 }

@@ -210,9 +210,9 @@ func TestLostCalls(t *testing.T) {
 		for _, text := range []string{"stream", "once", "forgets"} {
 			w.wantFacts(id(text), "requested")
 		}
-		time.Sleep(call.DefaultDeadline - 2*time.Second)
+		pass(call.DefaultDeadline - 2*time.Second)
 		w.wantFacts(id("once"), "requested")
-		time.Sleep(20 * time.Second)
+		pass(20 * time.Second)
 		for _, text := range []string{"stream", "once", "forgets"} {
 			w.wantFacts(id(text), "requested", "failed(unknown)")
 		}
@@ -228,7 +228,7 @@ func TestLostCalls(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		w.wantFacts(id("once"), "requested", "failed(unknown)", "requested")
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		facts := w.wantFacts(id("once"), "requested", "failed(unknown)", "requested", "failed(unknown)")
 		for _, f := range facts {
 			if f.Request != facts[0].Request || f.Correlation != once.ID || f.Causation != once.ID {
@@ -258,9 +258,9 @@ func TestWaitingRetryKeepsItsCall(t *testing.T) {
 		if err := w.Accept(t.Context(), fresh(t, id("a"), "x")); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(4 * time.Minute)
+		pass(4 * time.Minute)
 		w.wantFacts(id("a"), "requested")
-		time.Sleep(7 * time.Minute)
+		pass(7 * time.Minute)
 		w.wantClean()
 		w.wantFacts(id("a"), "requested", "completed")
 		if runs.of("method") != 1 || runs.of("caller") != 2 {

@@ -310,6 +310,9 @@ func (c *counter) of(key string) int {
 	return c.n[key]
 }
 
+// pass lets time pass in a bubble.
+func pass(d time.Duration) { <-time.After(d) }
+
 // kind is a kind "test" whose neurons go by fn.
 func kind(fn func(*neuron.Turn, note) error) *neuron.Kind {
 	k := neuron.NewKind("test")

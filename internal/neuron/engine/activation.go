@@ -8,6 +8,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/neuron/recall"
 )
 
 // activation is a warm neuron: a projection of its committed rows and the deliveries that wait for it. mailbox, state and
@@ -24,10 +25,10 @@ type activation struct {
 	in, out  tallies
 	alias    string
 	body     []byte
-	horizon  ident.ID // no id above it was ever settled here
-	asked    int      // ids at or below the horizon that came
-	seen     *seen    // all that were settled within the window, nil before they are read
-	again    *job     // whose attempt has been counted: it comes first
+	horizon  ident.ID    // no id above it was ever settled here
+	asked    int         // ids at or below the horizon that came
+	seen     *recall.Set // all that were settled within the window, nil before they are read
+	again    *job        // whose attempt has been counted: it comes first
 	signals  queue[*job]
 	mail     queue[*job]
 	prev     *activation

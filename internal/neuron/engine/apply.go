@@ -92,7 +92,7 @@ func (e *Engine) project(s *staged) {
 	if s.wrote {
 		a.alias, a.body = s.alias, s.body
 	}
-	a.seen.add(s.j.d.ID)
+	a.seen.Add(s.j.d.ID)
 	if later(s.j.d.ID, a.horizon) {
 		a.horizon = s.j.d.ID
 	}
@@ -101,7 +101,7 @@ func (e *Engine) project(s *staged) {
 	}
 	if _, ok := e.suspects[s.j.d.ID]; ok {
 		delete(e.suspects, s.j.d.ID)
-		e.inflight.clear(s.j.d.ID)
+		e.inflight.Clear(s.j.d.ID)
 	}
 	e.turns++
 }

@@ -87,7 +87,7 @@ func (e *Engine) takeIn(ctx context.Context, g *arrival) error {
 	late := e.late
 	e.late = nil
 	e.mu.Unlock()
-	e.tend()
+	e.calls.Begun()
 	return e.fetch(ctx, late, nil)
 }
 

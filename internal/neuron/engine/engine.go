@@ -14,6 +14,7 @@ import (
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 	"soma/internal/neuron/call"
+	"soma/internal/neuron/inflight"
 )
 
 // Options are what an engine is made of. Store, Kinds and Types are needed.
@@ -74,7 +75,7 @@ type Engine struct {
 	committed func([]*neuron.Record)
 	fatal     func(error)
 	observer  Observer
-	inflight  *inflight
+	inflight  *inflight.File
 	path      string
 	journals  *feed.Hub[journal, neuron.Entry]
 
@@ -87,8 +88,7 @@ type Engine struct {
 	kick                 chan struct{} // capacity 1: the clock looks again
 	ending               chan struct{} // closed when the engine begins to stop
 	broken               chan struct{} // closed when it cannot go on
-	tended               chan struct{} // capacity 1: there are calls to look after
-	tending              atomic.Bool   // somebody looks after them
+	calls                *call.Tender
 
 	// moving serializes what moves places and rows into memory. It comes before mu.
 	moving      sync.Mutex
@@ -139,13 +139,14 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{
 		store: o.Store, kinds: map[string]*neuron.Kind{}, types: map[string]string{}, adapters: o.Adapters, relay: o.Relay, node: o.Node,
 		busy: o.Busy, elsewhere: o.Elsewhere, leased: o.Leased, limits: withDefaults(o.Limits), now: o.Now, log: o.Log, committed: o.Committed, fatal: o.Fatal, observer: o.Observer, path: o.Inflight,
-		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1), ending: make(chan struct{}), broken: make(chan struct{}), tended: make(chan struct{}, 1),
+		journals: feed.NewHub[journal, neuron.Entry](o.Generation), kick: make(chan struct{}, 1), ending: make(chan struct{}), broken: make(chan struct{}),
 		waits: waits{by: map[ident.ID]*hold{}, on: map[neuron.ID]neuron.ID{}},
 		warm:  map[neuron.ID]*activation{}, accepts: map[ident.ID]chan struct{}{}, execs: map[ident.ID]*ongoing{},
 	}
 	e.runnable.L = &e.mu
 	e.pending.arrived.L = &e.pending.mu
 	e.drain.init()
+	e.calls = call.NewTender(desk{e}, func(err error) { e.log.Error("cannot look after calls without an end", "error", err) })
 	e.keys.next = 1
 	if e.node == "" {
 		e.node = "local"

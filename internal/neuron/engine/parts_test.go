@@ -3,9 +3,6 @@ package engine
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -82,107 +79,6 @@ func TestBefore(t *testing.T) {
 	})
 }
 
-// N-45: what ran is read back after a kill, and nothing after a clean end.
-func TestInflight(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "inflight")
-	open := func(wantCrashed bool, want ...ident.ID) *inflight {
-		t.Helper()
-		f, crashed, ids, err := openInflight(path)
-		if err != nil || crashed != wantCrashed || len(ids) != len(want) {
-			t.Fatalf("crashed %v ids %v, %v", crashed, ids, err)
-		}
-		for i := range want {
-			if ids[i] != want[i] {
-				t.Fatalf("ids %v, want %v", ids, want)
-			}
-		}
-		return f
-	}
-	a, b := ident.New(time.Now()), ident.New(time.Now())
-	f := open(false)
-	f.begin(nil)
-	f.enter(0, a)
-	f.enter(1, b)
-	f.leave(0)
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info, err)
-	}
-	g := open(true, b) // the first one is dead
-	g.begin(map[ident.ID]int{b: 2})
-	h := open(true)
-	if got := h.suspects(); len(got) != 1 || got[b] != 2 {
-		t.Errorf("suspects %v", got)
-	}
-	h.begin(h.suspects())
-	h.clear(b)
-	if got := h.suspects(); len(got) != 0 {
-		t.Errorf("suspects %v", got)
-	}
-	for _, f := range []*inflight{f, g, h} {
-		if err := f.close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if err := open(false).close(); err != nil {
-		t.Error(err)
-	}
-	var none *inflight
-	none.begin(nil)
-	none.enter(0, a)
-	none.leave(0)
-	if err := none.close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// N-45: a file with holes is written out before it is mapped, with what it holds; one that is cut short under a running engine
-// charges nothing more and ends nothing.
-func TestInflightIsCutShort(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "inflight")
-	a := ident.New(time.Now())
-	if err := os.WriteFile(path, append(make([]byte, slotSize), append(a[:], 1)...), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, 2*slotSize*slotCount); err != nil {
-		t.Fatal(err)
-	}
-	f, _, ids, err := openInflight(path)
-	if err != nil || len(ids) != 1 || ids[0] != a {
-		t.Fatalf("ids %v, %v", ids, err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Size() != slotSize*slotCount || info.Sys().(*syscall.Stat_t).Blocks*512 < info.Size() {
-		t.Errorf("%+v, %v", info, err)
-	}
-	faults := 0
-	f.fault = func(any) { faults++ }
-	f.begin(nil)
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
-	}
-	f.enter(0, a)
-	f.leave(0)
-	f.clear(a)
-	if err := f.close(); err != nil || faults != 1 {
-		t.Errorf("%d faults, %v", faults, err)
-	}
-	if _, crashed, ids, err := openInflight(path); err != nil || crashed || len(ids) != 0 {
-		t.Errorf("afterwards: crashed %v ids %v, %v", crashed, ids, err)
-	}
-}
-
-// BenchmarkInflight is what a handler pays.
-func BenchmarkInflight(b *testing.B) {
-	f, _, _, err := openInflight(filepath.Join(b.TempDir(), "inflight"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	a := ident.New(time.Now())
-	for b.Loop() {
-		f.enter(0, a)
-		f.leave(0)
-	}
-}
-
 // The entries are those that encoding/json would write.
 func TestEntriesAreJSON(t *testing.T) {
 	texts := rapid.OneOf(rapid.SampledFrom([]string{"", "plain.alias.v1"}), rapid.String())
@@ -208,6 +104,12 @@ func TestEntriesAreJSON(t *testing.T) {
 				Seq: rapid.Uint64().Draw(t, "seq"), Depth: rapid.Int().Draw(t, "depth"), Lane: neuron.Lane(rapid.Byte().Draw(t, "lane")),
 				At: time.Unix(0, rapid.Int64().Draw(t, "at")).UTC(), Key: texts.Draw(t, "key"),
 			}}
+			if rapid.Bool().Draw(t, "asked") {
+				e.Request = &neuron.Request{ID: ids.Draw(t, "request"), Until: e.At}
+				for range rapid.IntRange(0, 2).Draw(t, "waiting") {
+					e.Request.Chain = append(e.Request.Chain, neurons.Draw(t, "waits"))
+				}
+			}
 			if rapid.Bool().Draw(t, "payload") {
 				e.Payload, _ = json.Marshal(rapid.MapOf(rapid.String(), rapid.Int()).Draw(t, "body"))
 			}
@@ -220,14 +122,14 @@ func TestEntriesAreJSON(t *testing.T) {
 			if rapid.Bool().Draw(t, "emitted") {
 				e.Emitted = &neuron.Emission{Receivers: rapid.Int().Draw(t, "receivers")}
 			}
-			one, err := encodeEntry(&e)
+			one, err := neuron.EncodeEntry(&e)
 			want, werr := json.Marshal(&e)
 			if err != nil || werr != nil || !bytes.Equal(one, want) {
 				t.Fatalf("%s, %v\nwant %s, %v", one, err, want, werr)
 			}
 			list = append(list, e)
 		}
-		all, err := encodeEntries(list)
+		all, err := neuron.EncodeEntries(list)
 		want, werr := json.Marshal(append([]neuron.Entry{}, list...))
 		if err != nil || werr != nil || !bytes.Equal(all, want) {
 			t.Fatalf("%s, %v\nwant %s, %v", all, err, want, werr)

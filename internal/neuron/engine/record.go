@@ -46,7 +46,7 @@ func (e *Engine) prepare(a *activation, j *job) (*staged, error) {
 	if c, ok := e.byReference(&s.in.Delivery); ok {
 		rec.Contents = append(rec.Contents, c)
 	}
-	incoming, err := encodeEntry(&s.in)
+	incoming, err := neuron.EncodeEntry(&s.in)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode delivery %s: %w", j.d.ID, err)
 	}
@@ -159,7 +159,7 @@ func (e *Engine) writeFact(s *staged) error {
 func (e *Engine) seal(s *staged) error {
 	a, rec := s.a, s.rec
 	if len(s.out) > 0 {
-		b, err := encodeEntries(s.out)
+		b, err := neuron.EncodeEntries(s.out)
 		if err != nil {
 			return fmt.Errorf("cannot encode what %s sends: %w", a.id, err)
 		}
@@ -205,7 +205,7 @@ func (e *Engine) settle(a *activation, j *job, refusal *neuron.Refusal) {
 	}
 	err = e.addEnd(rec, ended, refusal, j.attempts())
 	if err == nil {
-		rec.Turn.Incoming, err = encodeEntry(&s.in)
+		rec.Turn.Incoming, err = neuron.EncodeEntry(&s.in)
 	}
 	if err == nil {
 		err = e.seal(s)

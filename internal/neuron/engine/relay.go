@@ -61,8 +61,8 @@ func (e *Engine) carry(ctx context.Context, slot int, j *job) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.limits.AttemptTime)
 	defer cancel()
-	e.inflight.enter(slot, j.d.ID)
-	defer e.inflight.leave(slot)
+	e.inflight.Enter(slot, j.d.ID)
+	defer e.inflight.Leave(slot)
 	c, err := e.relay.Carry(ctx, &j.d, e.now())
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"soma/ident"
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
+	"soma/internal/neuron/inflight"
 )
 
 // Start begins a life of the node, gains the places that come with it, charges crashes, and sets everything going that waits
@@ -42,7 +43,7 @@ func (e *Engine) Start(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 	start(err)
-	start(e.loops.Go(ctx, "calls", e.callLoop))
+	start(e.loops.Go(ctx, "calls", e.calls.Run))
 	start(e.loops.Go(ctx, "clock", e.clockLoop))
 	return nil
 }
@@ -54,17 +55,17 @@ func (e *Engine) restore(ctx context.Context) (*arrival, error) {
 		return nil, fmt.Errorf("cannot claim the places: %w", err)
 	}
 	e.fence.Store(&fence)
-	file, crashed, ids, err := openInflight(e.path)
+	file, crashed, ids, err := inflight.Open(e.path)
 	if err != nil {
 		return nil, err
 	}
 	if file != nil {
-		file.fault = func(cause any) {
+		file.Fault = func(cause any) {
 			e.log.Error("the file of running deliveries was cut short: crashes are not charged until the next start", "path", e.path, "fault", cause)
 		}
 	}
 	e.inflight, e.crashed, e.wereRunning = file, crashed, map[ident.ID]struct{}{}
-	e.suspects = file.suspects()
+	e.suspects = file.Suspects()
 	err = e.rows(ctx, ids, func(row *neuron.OutboxRow) { e.wereRunning[row.ID] = struct{}{} })
 	if err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func (e *Engine) restore(ctx context.Context) (*arrival, error) {
 	if err != nil {
 		return nil, err
 	}
-	file.begin(e.suspects)
+	file.Begin(e.suspects)
 	return arrived, nil
 }
 
@@ -119,7 +120,7 @@ func (e *Engine) Stop(ctx context.Context) error {
 	defer e.mu.Unlock()
 	if e.phase == stopping {
 		e.phase = stopped
-		return e.inflight.close()
+		return e.inflight.Close()
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ type steps struct {
 // projects must not move behind the back of its turn.
 func (s *steps) Step(_ context.Context, out []neuron.Entry, outbox []neuron.OutboxRow, ops []neuron.Op) error {
 	e, a := s.e, s.a
-	e.tend()
+	e.calls.Begun()
 	rec := &neuron.Record{Place: a.place, Neuron: a.id, Key: a.key, Outbox: outbox, Ops: ops}
 	st := &staged{rec: rec, out: out}
 	if len(out) > 0 {
@@ -29,7 +29,7 @@ func (s *steps) Step(_ context.Context, out []neuron.Entry, outbox []neuron.Outb
 				return neuron.Settle(fmt.Errorf("%s is sent but not listed", out[i].Alias))
 			}
 		}
-		b, err := encodeEntries(out)
+		b, err := neuron.EncodeEntries(out)
 		if err != nil {
 			return fmt.Errorf("cannot encode a step of %s: %w", a.id, err)
 		}

@@ -84,7 +84,7 @@ type hold struct {
 // Hold gives the worker of the turn to others.
 func (s *steps) Hold(ctx context.Context, request ident.ID, on neuron.ID) (neuron.Hold, error) {
 	e := s.e
-	e.inflight.leave(s.w.seat)
+	e.inflight.Leave(s.w.seat)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	err := e.openLocked()
@@ -97,7 +97,7 @@ func (s *steps) Hold(ctx context.Context, request ident.ID, on neuron.ID) (neuro
 		}
 	}
 	if err != nil {
-		e.inflight.enter(s.w.seat, s.j.d.ID)
+		e.inflight.Enter(s.w.seat, s.j.d.ID)
 		return nil, err
 	}
 	h := e.await(request)
@@ -164,6 +164,6 @@ func (h *hold) Release() {
 	}
 	e.mu.Unlock()
 	if h.s != nil {
-		e.inflight.enter(h.s.w.seat, h.s.j.d.ID)
+		e.inflight.Enter(h.s.w.seat, h.s.j.d.ID)
 	}
 }

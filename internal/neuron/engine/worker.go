@@ -109,9 +109,9 @@ func (e *Engine) turn(ctx context.Context, w *worker, a *activation, j *job) {
 		Delivery: j.d, Message: j.msg, Now: e.now(), StateAlias: a.alias, State: a.body, OutSeq: a.outSeq, Limits: e.limits, Reader: e.store,
 		PlaceOf: e.placeOf, Steps: &steps{e, w, a, j}, Receivers: e.receivers,
 	})
-	e.inflight.enter(w.seat, j.d.ID)
+	e.inflight.Enter(w.seat, j.d.ID)
 	err = e.run(handler, t)
-	e.inflight.leave(w.seat)
+	e.inflight.Leave(w.seat)
 	cancel()
 	switch {
 	case errors.As(err, &refusal):

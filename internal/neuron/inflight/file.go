@@ -1,4 +1,4 @@
-package engine
+package inflight
 
 import (
 	"errors"
@@ -21,18 +21,18 @@ const (
 	firstSuspect = slotCount / 2
 )
 
-// inflight is a small file mapped into memory: it costs a turn two stores, and its content survives a kill of the program
-// because it belongs to the operating system. A nil inflight remembers nothing, nor does one whose file was cut short.
-type inflight struct {
+// File is a small file mapped into memory: it costs a turn two stores, and its content survives a kill of the program
+// because it belongs to the operating system. A nil File remembers nothing, nor does one whose file was cut short.
+type File struct {
 	file  *os.File
 	mem   []byte
 	lost  atomic.Bool
-	fault func(cause any) // called once, when the file turns out to be cut short; may be nil
+	Fault func(cause any) // called once, when the file turns out to be cut short; may be nil
 }
 
-// openInflight maps the file and returns what an earlier program left: whether it ended without a stop, and the ids of the
+// Open maps the file and returns what an earlier program left: whether it ended without a stop, and the ids of the
 // deliveries whose handlers ran then.
-func openInflight(path string) (f *inflight, crashed bool, ids []ident.ID, err error) {
+func Open(path string) (f *File, crashed bool, ids []ident.ID, err error) {
 	if path == "" {
 		return nil, true, nil, nil
 	}
@@ -67,27 +67,27 @@ func openInflight(path string) (f *inflight, crashed bool, ids []ident.ID, err e
 			ids = append(ids, ident.ID(s[:ident.Size]))
 		}
 	}
-	return &inflight{file: file, mem: mem}, was[0] == 1, ids, nil
+	return &File{file: file, mem: mem}, was[0] == 1, ids, nil
 }
 
 // touch runs fn, which reads or writes the mapping. A file that was cut short under it gives a fault, which ends the use of
 // the file and not the program.
-func (f *inflight) touch(fn func()) {
+func (f *File) touch(fn func()) {
 	if f == nil || f.lost.Load() {
 		return
 	}
 	before := debug.SetPanicOnFault(true)
 	defer func() {
 		debug.SetPanicOnFault(before)
-		if v := recover(); v != nil && !f.lost.Swap(true) && f.fault != nil {
-			f.fault(v)
+		if v := recover(); v != nil && !f.lost.Swap(true) && f.Fault != nil {
+			f.Fault(v)
 		}
 	}()
 	fn()
 }
 
-// suspects returns the counts of crashes that earlier runs kept.
-func (f *inflight) suspects() map[ident.ID]int {
+// Suspects returns the counts of crashes that earlier runs kept.
+func (f *File) Suspects() map[ident.ID]int {
 	m := map[ident.ID]int{}
 	f.touch(func() {
 		for n := firstSuspect; n < slotCount; n++ {
@@ -99,8 +99,8 @@ func (f *inflight) suspects() map[ident.ID]int {
 	return m
 }
 
-// begin forgets what was found, keeps the suspects (as many as there is room for) and marks that an engine runs.
-func (f *inflight) begin(suspects map[ident.ID]int) {
+// Begin forgets what was found, keeps the suspects (as many as there is room for) and marks that an engine runs.
+func (f *File) Begin(suspects map[ident.ID]int) {
 	f.touch(func() {
 		clear(f.mem)
 		n := firstSuspect
@@ -117,8 +117,8 @@ func (f *inflight) begin(suspects map[ident.ID]int) {
 	})
 }
 
-// clear takes a delivery that was settled from the suspects.
-func (f *inflight) clear(id ident.ID) {
+// Clear takes a delivery that was settled from the suspects.
+func (f *File) Clear(id ident.ID) {
 	f.touch(func() {
 		for n := firstSuspect; n < slotCount; n++ {
 			if s := f.slot(n); ident.ID(s[:ident.Size]) == id {
@@ -128,12 +128,12 @@ func (f *inflight) clear(id ident.ID) {
 	})
 }
 
-func (f *inflight) slot(n int) []byte { return f.mem[n*slotSize : (n+1)*slotSize] }
+func (f *File) slot(n int) []byte { return f.mem[n*slotSize : (n+1)*slotSize] }
 
 // worker returns the slot of a worker; more than there are slots for share them.
-func (f *inflight) worker(n int) []byte { return f.slot(1 + n%(firstSuspect-1)) }
+func (f *File) worker(n int) []byte { return f.slot(1 + n%(firstSuspect-1)) }
 
-func (f *inflight) enter(slot int, id ident.ID) {
+func (f *File) Enter(slot int, id ident.ID) {
 	f.touch(func() {
 		s := f.worker(slot)
 		copy(s, id[:])
@@ -141,12 +141,12 @@ func (f *inflight) enter(slot int, id ident.ID) {
 	})
 }
 
-func (f *inflight) leave(slot int) {
+func (f *File) Leave(slot int) {
 	f.touch(func() { f.worker(slot)[ident.Size] = 0 })
 }
 
-// close marks a clean end.
-func (f *inflight) close() error {
+// Close marks a clean end.
+func (f *File) Close() error {
 	if f == nil {
 		return nil
 	}
