@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"soma/ident"
 	"soma/internal/crash"
 	"soma/internal/neuron"
@@ -93,7 +91,7 @@ func (s *Store) persist(ctx context.Context, fence neuron.Fence, group []*neuron
 			return fmt.Errorf("cannot commit a group: %w: %w", neuron.ErrOutcomeUnknown, f.err)
 		case transient:
 			// A server that is away is waited for by time, whatever is in the way of one that answers by tries.
-			if away := broken(f.err); away && time.Since(began) < patience || !away && tries < retries {
+			if away := broken(f.err); away && time.Since(began) < s.patience || !away && tries < retries {
 				break
 			}
 			if broken(f.err) {
@@ -117,9 +115,6 @@ func (s *Store) try(ctx context.Context, fence neuron.Fence, group []*neuron.Rec
 	defer cancel()
 	s.counts.group, s.counts.order = map[counterKey]moved{}, s.counts.order[:0]
 	return s.writer.use(ctx, func(w *session) error {
-		if err := alive(ctx, w); err != nil {
-			return &failed{transient, err}
-		}
 		b := &batch{s: w, texts: &s.texts}
 		if err := s.fill(ctx, b, fence, group); err != nil {
 			return err
@@ -138,19 +133,6 @@ func (s *Store) try(ctx context.Context, fence neuron.Fence, group []*neuron.Rec
 func isRecord(err error) bool {
 	var r *neuron.RecordError
 	return errors.As(err, &r)
-}
-
-// alive notices a server that went away since the last commit, before this one is sent and its outcome open. It waits for
-// nothing.
-func alive(ctx context.Context, w *session) error {
-	conn := w.c.Conn()
-	if err := conn.SetReadDeadline(time.Now()); err != nil {
-		return err
-	}
-	if _, err := w.c.ReceiveMessage(ctx); err != nil && !pgconn.Timeout(err) {
-		return err
-	}
-	return conn.SetReadDeadline(time.Time{})
 }
 
 // fill makes the statements: the fence, shared ops in the order of their locks, all turn rows at once, and what else the

@@ -51,7 +51,8 @@ type Store struct {
 	options    Options
 	limits     neuron.Limits
 	generation string
-	tag        string // of this store among those that give hints
+	tag        string        // of this store among those that give hints
+	patience   time.Duration // patience
 	texts      texts
 	reads      *sql.DB
 	listener   *pgconn.Config
@@ -101,7 +102,7 @@ func open(ctx context.Context, dsn string, options Options) (_ *Store, err error
 	if err != nil {
 		return nil, errors.New("the connection string cannot be read: want a postgres:// URL or words like host=… dbname=…") // the error shows the password
 	}
-	s := &Store{options: options, limits: options.Limits, tag: newTag()}
+	s := &Store{options: options, limits: options.Limits, tag: newTag(), patience: patience}
 	if s.counts, err = newCounters(options.Sequences); err != nil {
 		return nil, err
 	}

@@ -2,9 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -106,6 +109,31 @@ func (s *session) number(ctx context.Context, text string, args ...any) (int64, 
 	return n, err
 }
 
+// alive notices a server that went away since the last call, before the next one is sent and its outcome open. It waits for
+// nothing. A server that ends a session says so first, and it says nothing else unasked.
+func (s *session) alive() bool {
+	conn := s.c.Conn()
+	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = t.NetConn()
+	}
+	c, ok := conn.(syscall.Conn)
+	if !ok {
+		return true
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	quiet := false
+	err = raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		quiet = errors.Is(err, syscall.EAGAIN)
+		return true
+	})
+	return err == nil && quiet
+}
+
 // transaction runs fn in one.
 func (s *session) transaction(ctx context.Context, fn func() error) error {
 	if _, err := s.c.Exec(ctx, "begin").ReadAll(); err != nil {
@@ -164,8 +192,12 @@ func (l *line) session(ctx context.Context) (*session, error) {
 	if l.closed {
 		return nil, errClosed
 	}
-	if l.now != nil && !l.now.c.IsClosed() {
+	if l.now != nil && !l.now.c.IsClosed() && l.now.alive() {
 		return l.now, nil
+	}
+	if l.now != nil {
+		l.now.hangUp()
+		l.now = nil
 	}
 	c, err := pgconn.ConnectConfig(ctx, l.config)
 	if err != nil {

@@ -183,14 +183,21 @@ func (s *Server) Kill() error {
 	if err != nil {
 		return err
 	}
-	if err := s.end(syscall.SIGKILL); err != nil {
-		return err
-	}
+	// All at once: a session that notices the death of the server says goodbye.
+	_ = s.process.Kill()
+	pids := make([]int, 0, 16)
 	for _, child := range strings.Fields(string(children)) {
 		n, err := strconv.Atoi(child)
 		if err != nil {
 			return err
 		}
+		_ = syscall.Kill(n, syscall.SIGKILL)
+		pids = append(pids, n)
+	}
+	if err := s.end(syscall.SIGKILL); err != nil {
+		return err
+	}
+	for _, n := range pids {
 		if err := gone(n); err != nil {
 			return err
 		}
