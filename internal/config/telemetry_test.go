@@ -67,6 +67,11 @@ func TestWrongTelemetry(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
+		if _, err := load(t, "kernel_env: [PATH, "+name+"]\n", env(), nil); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("a python kernel may have %s: %v", name, err)
+		}
+	}
 	c, err := load(t, "", env("OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://secret:4317"), nil)
 	if err != nil || c.Telemetry.TracesURL != "" || c.Telemetry.Problem == nil || strings.Contains(c.Telemetry.Problem.Error(), "secret") {
 		t.Errorf("%+v, %v", c, err)
