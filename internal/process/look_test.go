@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,10 +112,10 @@ func (w *world) ledger(pid uint64) []wire.LedgerRow {
 	return rows
 }
 
-// one reads one number.
+// one reads one number, also for the commits that come while the test ends.
 func (w *world) one(sql string, args ...any) (n int64) {
 	w.t.Helper()
-	w.must(w.store.Query(w.t.Context(), sql, args, func(scan func(...any) error) error { return scan(&n) }))
+	w.must(w.store.Query(context.WithoutCancel(w.t.Context()), sql, args, func(scan func(...any) error) error { return scan(&n) }))
 	return n
 }
 
