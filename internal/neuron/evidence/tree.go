@@ -27,6 +27,7 @@ type node struct {
 	parent   *node
 	children []*node
 	written  bool
+	order    int // among those of the same time: as the domain told of it; deliveries, before these, go by their ids
 }
 
 // fact adds a node that belongs to a delivery. The first one of an id stays.
@@ -40,7 +41,10 @@ func (t *tree) fact(under ident.ID, f Fact) {
 		return
 	}
 	f.What, f.Error = clip(f.What, whatBytes), clip(f.Error, errorBytes)
-	n := &node{TraceNode: f.TraceNode, under: under}
+	n := &node{TraceNode: f.TraceNode, under: under, order: len(t.facts) + 1}
+	if f.Kind == wire.NodeExecution {
+		n.order = 0
+	}
 	t.facts[key] = n
 	switch {
 	case f.Above:
@@ -183,7 +187,7 @@ func (t *tree) write(out *wire.Trace) {
 	for _, g := range t.gaps {
 		all = append(all, g)
 	}
-	slices.SortFunc(all, func(a, b *node) int { return cmp.Or(a.At.Compare(b.At), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(all, func(a, b *node) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.order, b.order), strings.Compare(a.ID, b.ID)) })
 	for _, n := range all {
 		if n.parent == nil {
 			roots = append(roots, n)
