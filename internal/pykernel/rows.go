@@ -222,11 +222,11 @@ type StartCall struct {
 
 // SQL returns the statement.
 func (*StartCall) SQL() string {
-	return `insert into kernel_call (kernel, id, method, state, body, seq, at) values (?, ?, ?, 'started', x'', 0, ?) on conflict do nothing`
+	return `insert into kernel_call (kernel, id, method, state, body, seq, at) values (?, ?, ?, 'started', ?, 0, ?) on conflict do nothing`
 }
 
 // Args returns the column values.
-func (c *StartCall) Args() []any { return []any{c.Kernel, c.ID, c.Method, c.At.UnixMicro()} }
+func (c *StartCall) Args() []any { return []any{c.Kernel, c.ID, c.Method, []byte{}, c.At.UnixMicro()} }
 
 // AnswerCall records the reply of a host call; the frame that carries it precedes it in the same commit.
 type AnswerCall struct {

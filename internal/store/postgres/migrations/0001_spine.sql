@@ -1,19 +1,20 @@
--- Times are Unix microseconds, ids 16-byte blobs unless said otherwise, money nano-dollars, bodies JSON.
--- Tables that grow in many places at once keep their rowid: the rows of a commit lie side by side, whatever their key.
+-- Times are Unix microseconds, ids 16 bytes unless said otherwise, money nano-dollars, bodies JSON.
+-- The tables and columns are those of the other engine. Text that a person, a program or a model chose is bytea: text takes
+-- no zero byte. The order of texts is that of their bytes.
 
 -- owner: store
 create table meta (
-	name  text collate "C" primary key,           -- generation, schema
+	name  text collate "C" primary key,  -- generation, schema
 	value text collate "C" not null
 );
 
 -- owner: store
 create table node (
 	id         text collate "C" primary key,
-	epoch      bigint not null,       -- grows at each start; the fence of commits
-	url        text collate "C" not null,
-	cert       text collate "C" not null,
-	beat       bigint not null,        -- by the server's clock
+	epoch      bigint not null,  -- grows at each start; the fence of commits
+	url        text collate "C" not null default '',  -- url, cert, beat: of nodes that share a database
+	cert       text collate "C" not null default '',
+	beat       bigint not null default 0,
 	started_at bigint not null
 );
 
@@ -30,21 +31,21 @@ create table neuron (
 	key         bigint primary key,
 	id          text collate "C" not null unique,
 	place       bigint not null,
-	in_seq      bigint not null,      -- as of the checkpoint, like all that follows
+	in_seq      bigint not null,  -- as of the checkpoint, like all that follows
 	out_seq     bigint not null,
 	tallies     text collate "C" not null,
-	marks       text collate "C" not null,         -- sizes of the feeds at earlier checkpoints, JSON: what trimming goes by
-	latest      bytea not null,         -- highest delivery id in seen
+	marks       text collate "C" not null,  -- sizes of the feeds at earlier checkpoints, JSON: what trimming goes by
+	latest      bytea not null,  -- highest delivery id in seen
 	state_alias text collate "C" not null,
 	state       bytea
 );
 
 -- owner: neuron
 create table turn (
-	pos         bigint generated always as identity (cache 256),
+	pos         bigint generated always as identity,
 	neuron      bigint not null,
 	seq         bigint not null,
-	delivery_id bytea,                  -- null, like incoming, for a step: what the turn of this seq committed ahead of its end
+	delivery_id bytea,  -- null, like incoming, for a step: what the turn of this seq committed ahead of its end
 	incoming    bytea,
 	out_first   bigint not null,
 	outgoing    bytea,
@@ -57,20 +58,20 @@ create index turn_neuron on turn (neuron, seq);
 -- owner: neuron
 create table seen (
 	neuron  bigint not null,
-	segment bigint not null,          -- incoming sequence of its last id; the window keeps the newest
-	ids     bytea not null              -- delivery ids one after the other
+	segment bigint not null,  -- incoming sequence of its last id; the window keeps the newest
+	ids     bytea not null  -- delivery ids one after the other
 );
 create unique index seen_segment on seen (neuron, segment);
 
 -- owner: neuron
 create table outbox (
 	id       bytea primary key,
-	place    bigint not null,         -- of the target
+	place    bigint not null,  -- of the target
 	target   text collate "C" not null,
 	delivery bytea not null,
 	due      bigint not null,
-	first_try bigint not null,        -- 0 before the first
-	tried    bigint not null,         -- microseconds really tried
+	first_try bigint not null,  -- 0 before the first
+	tried    bigint not null,  -- microseconds really tried
 	attempts bigint not null,
 	crashes  bigint not null,
 	alarm    bigint not null
@@ -88,12 +89,12 @@ create table dead_letter (
 
 -- owner: neuron
 create table execution (
-	id         bytea primary key,       -- attempt bits zero
+	id         bytea primary key,  -- attempt bits zero
 	place      bigint not null,
 	neuron     text collate "C" not null,
 	kind       text collate "C" not null,
 	attempt    bigint not null,
-	estimate   bigint not null,       -- reserved cost
+	estimate   bigint not null,  -- reserved cost
 	body       bytea not null,
 	started_at bigint not null
 );
@@ -109,12 +110,12 @@ create table content (
 create table connection (
 	id         bytea not null,
 	owner      text collate "C" not null,
-	source     text collate "C" not null,          -- neuron ids are owner/kind/key
+	source     text collate "C" not null,  -- neuron ids are owner/kind/key
 	alias      text collate "C" not null,
 	target     text collate "C" not null,
-	transform  text collate "C" not null,          -- JSON, '' for none
-	expires_at bigint not null,       -- 0: never
-	carried    bigint not null,       -- deliveries that it has brought to its target
+	transform  text collate "C" not null,  -- JSON, '' for none
+	expires_at bigint not null,  -- 0: never
+	carried    bigint not null,  -- deliveries that it has brought to its target
 	created_at bigint not null,
 	primary key (owner, id)
 );
@@ -123,20 +124,21 @@ create index connection_expiry on connection (owner, expires_at);
 
 -- owner: neuron
 create table call (
-	id       bytea primary key,         -- of the request; goes with the commit of the caller's end fact
-	cause    bytea not null,            -- the delivery whose handler asks; zero from outside
-	caller   text collate "C" not null,            -- empty from outside
+	id       bytea primary key,  -- of the request; goes with the commit of the caller's end fact
+	cause    bytea not null,  -- the delivery whose handler asks
+	correlation bytea not null,
+	caller   text collate "C" not null,  -- empty from outside
 	target   text collate "C" not null,
-	alias    text collate "C" not null,            -- of contract and method
-	place    bigint not null,         -- of who asks; from outside the target's
-	ask      bytea not null,            -- the delivery that carries it now
-	part     bigint not null,         -- of a stream, from 1: the one that was asked last
-	state    text collate "C" not null,            -- asked, more, completed, failed, rejected, left
+	alias    text collate "C" not null,  -- of contract and method
+	place    bigint not null,  -- of who asks; from outside the target's
+	ask      bytea not null,  -- the delivery that carries it now
+	part     bigint not null,  -- of a stream, from 1: the one that was asked last
+	state    text collate "C" not null,  -- asked, more, completed, failed, rejected, left
 	code     text collate "C" not null,
 	deadline bigint not null,
 	request  bytea not null,
 	reply    bytea,
-	after    bytea                      -- where the stream goes on, as its target wrote it
+	after    bytea  -- where the stream goes on, as its target wrote it
 );
 
 -- owner: neuron
@@ -149,17 +151,17 @@ create table call_part (
 
 -- owner: process
 create table session (
-	id         text collate "C" primary key,       -- chosen by the client
+	id         text collate "C" primary key,  -- chosen by the client
 	owner      text collate "C" not null,
 	place      bigint not null,
-	kind       text collate "C" not null,          -- run, py
+	kind       text collate "C" not null,  -- run, py
 	workspace  bytea not null,
 	model      bytea not null,
 	agent      bytea not null,
 	python     bytea not null,
-	keep       bigint not null,       -- its processes wait for more when their inputs are worked through
-	branch     bytea not null,          -- the default branch
-	state      text collate "C" not null,          -- open, closed
+	keep       bigint not null,  -- its processes wait for more when their inputs are worked through
+	branch     bytea not null,  -- the default branch
+	state      text collate "C" not null,  -- open, closed
 	created_at bigint not null,
 	closed_at  bigint
 );
@@ -176,10 +178,10 @@ create table branch (
 -- owner: process
 create table message (
 	branch  bytea not null,
-	seq     bigint not null,          -- 1, 2, … within the branch, given by the appending turn
+	seq     bigint not null,  -- 1, 2, … within the branch, given by the appending turn
 	id      bytea not null,
 	role    text collate "C" not null,
-	body    bytea,                      -- message.Message; null when in content
+	body    bytea,  -- message.Message; null when in content
 	content bytea,
 	attempt bigint not null,
 	at      bigint not null,
@@ -192,8 +194,8 @@ create table input (
 	client_id    bytea not null,
 	id           bytea not null,
 	pid          bigint not null,
-	mode         text collate "C" not null,        -- steer, after
-	state        text collate "C" not null,        -- admitted, delivered, cancelled
+	mode         text collate "C" not null,  -- steer, after
+	state        text collate "C" not null,  -- admitted, delivered, cancelled
 	text         bytea not null,
 	at           bigint not null,
 	ended_at     bigint,
@@ -218,7 +220,7 @@ create table process (
 	steps       bigint not null,
 	cells       bigint not null,
 	tokens      bigint not null,
-	cost        bigint,               -- own cost; null when any part is unknown
+	cost        bigint,  -- own cost; null when any part is unknown
 	estimated   bigint not null,
 	created_at  bigint not null,
 	ended_at    bigint
@@ -233,14 +235,14 @@ create table tool_call (
 	pid         bigint not null,
 	branch      bytea not null,
 	step        bigint not null,
-	position    bigint not null,      -- within its message
+	position    bigint not null,  -- within its message
 	call_id     bytea not null,
 	tool        bytea not null,
 	arguments   bytea not null,
-	state       text collate "C" not null,         -- running, ended
+	state       text collate "C" not null,  -- running, ended
 	status      bytea not null,
 	cell        text collate "C" not null,
-	result      bytea,                  -- the tool message, held until its turn in call order
+	result      bytea,  -- the tool message, held until its turn in call order; of a call that was refused for good
 	cost        bigint,
 	started_at  bigint not null,
 	ended_at    bigint
@@ -249,20 +251,20 @@ create table tool_call (
 -- owner: process
 create table ledger (
 	pid         bigint not null,
-	id          bytea not null,         -- the execution's id with its attempt
+	id          bytea not null,  -- the execution's id with its attempt
 	session     text collate "C" not null,
-	kind        text collate "C" not null,         -- inference
+	kind        text collate "C" not null,  -- inference
 	provider    bytea not null,
 	model       bytea not null,
 	step        bigint not null,
 	attempt     bigint not null,
-	outcome     text collate "C" not null,         -- done, failed, lost, superseded, cancelled
+	outcome     text collate "C" not null,  -- done, failed, lost, superseded, cancelled
 	input       bigint not null,
 	cache_read  bigint not null,
 	cache_write bigint not null,
 	output      bigint not null,
 	reasoning   bigint not null,
-	cost        bigint,               -- null: unknown
+	cost        bigint,  -- null: unknown
 	estimated   bigint not null,
 	started_at  bigint not null,
 	ended_at    bigint not null,
@@ -271,18 +273,18 @@ create table ledger (
 
 -- owner: process
 create table cell (
-	id          text collate "C" primary key,      -- text form of an id
-	owner       text collate "C" not null,         -- the neuron that the outcome goes to
+	id          text collate "C" primary key,  -- text form of an id
+	owner       text collate "C" not null,  -- the neuron that the outcome goes to
 	session     text collate "C" not null,
 	branch      bytea not null,
-	pid         bigint not null,      -- 0 without a process
+	pid         bigint not null,  -- 0 without a process
 	kernel      text collate "C" not null,
 	code        bytea not null,
 	timeout_ms  bigint not null,
-	state       text collate "C" not null,         -- started, ended
+	state       text collate "C" not null,  -- started, ended
 	status      bytea not null,
-	body        bytea,                  -- the outcome without its output, JSON
-	content     bytea,                  -- the output: one content row
+	body        bytea,  -- the outcome without its output, JSON
+	content     bytea,  -- the output: one content row
 	output_size bigint not null,
 	started_at  bigint not null,
 	ended_at    bigint
@@ -303,22 +305,22 @@ create table event (
 
 -- owner: pykernel
 create table kernel (
-	id         text collate "C" primary key,       -- text form of an id, chosen by the turn that commits its first frame
-	owner      text collate "C" not null,          -- the neuron to which outcomes go
+	id         text collate "C" primary key,  -- text form of an id, chosen by the turn that commits its first frame
+	owner      text collate "C" not null,  -- the neuron to which outcomes go
 	session    text collate "C" not null,
 	branch     bytea not null,
 	node       text collate "C" not null,
 	workspace  bytea not null,
 	python     bytea not null,
-	state      text collate "C" not null,          -- booting, running, ending, ended
-	reason     bytea not null,          -- why it ended
+	state      text collate "C" not null,  -- booting, running, ending, ended
+	reason     bytea not null,  -- why it ended
 	token      text collate "C" not null,
 	bundle     text collate "C" not null,
 	os_pid     bigint not null,
 	pgid       bigint not null,
 	leader     text collate "C" not null,
 	epoch      bigint not null,
-	last_seq   bigint not null,       -- last frame number given
+	last_seq   bigint not null,  -- last frame number given
 	used_at    bigint not null,
 	created_at bigint not null,
 	ended_at   bigint
@@ -339,7 +341,7 @@ create table kernel_frame (
 -- owner: pykernel
 create table kernel_inbox (
 	kernel text collate "C" not null,
-	item   bytea not null,              -- done:<cell>, call:<id>
+	item   bytea not null,  -- done:<cell>, call:<id>
 	at     bigint not null,
 	primary key (kernel, item)
 );
@@ -349,9 +351,9 @@ create table kernel_call (
 	kernel text collate "C" not null,
 	id     bytea not null,
 	method bytea not null,
-	state  text collate "C" not null,              -- started, answered
-	body   bytea not null,              -- the reply once there is one
-	seq    bigint not null,           -- frame of the reply
+	state  text collate "C" not null,  -- started, answered
+	body   bytea not null,  -- the reply once there is one
+	seq    bigint not null,  -- frame of the reply
 	at     bigint not null,
 	primary key (kernel, id)
 );

@@ -11,6 +11,9 @@ create table meta (
 create table node (
 	id         text primary key,
 	epoch      integer not null,       -- grows at each start; the fence of commits
+	url        text not null default '', -- url, cert, beat: of nodes that share a database
+	cert       text not null default '',
+	beat       integer not null default 0,
 	started_at integer not null
 ) strict, without rowid;
 
