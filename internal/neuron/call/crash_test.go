@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"soma/ident"
 	"soma/internal/neuron"
 	"soma/internal/neuron/call"
+	"soma/internal/neuron/engine"
+	"soma/internal/neuron/inflight"
 )
 
 // N-27, N-33: the program is killed before each of its commits in turn: between request, method, answer and end. The next
@@ -141,6 +146,80 @@ func TestStopWhileWaiting(t *testing.T) {
 		if rows := b.rows(t); len(rows) != 2 {
 			t.Errorf("rows %v", rows)
 		}
+	})
+}
+
+// N-45: a crash of the program is charged to the method that ran, not to the caller that waited for it.
+func TestCrashIsNotChargedToWhoWaits(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *base) {
+		slots := filepath.Join(t.TempDir(), "inflight")
+		entered := make(chan struct{}, 1)
+		leave := make(chan struct{})
+		k := kind(func(turn *neuron.Turn, n note) error {
+			_, err := call.Do(turn, echo, id("b"), n)
+			if err != nil {
+				return err
+			}
+			entered <- struct{}{} // the caller runs again and is charged
+			<-leave
+			return errBroken
+		})
+		call.Serve(k, echo, func(turn *neuron.Turn, n note) (note, error) {
+			if n.Text == "stuck" {
+				entered <- struct{}{}
+				<-leave
+			}
+			return n, nil
+		})
+		running := func() (ids []ident.ID) {
+			t.Helper()
+			<-entered
+			kept, err := os.ReadFile(slots)
+			if err != nil {
+				t.Fatal(err)
+			}
+			other := filepath.Join(t.TempDir(), "copy")
+			if err := os.WriteFile(other, kept, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			f, _, ids, err := inflight.Open(other)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return ids
+		}
+		e, err := engine.New(engine.Options{Store: b.store, Kinds: []*neuron.Kind{k}, Types: types, Limits: quick(), Inflight: slots})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w := &world{Engine: e, t: t, b: b}
+		ends := make(chan error, 2)
+		stuck, goes := fresh(t, id("a"), "stuck"), fresh(t, id("c"), "goes")
+		go func() { ends <- w.Deliver(t.Context(), stuck) }()
+		if ids := running(); len(ids) != 1 || ids[0] == stuck.ID {
+			t.Errorf("charged while the method runs: %v, the caller is %v", ids, stuck.ID)
+		}
+		close(leave)
+		<-entered
+		if err := <-ends; !errors.Is(err, errBroken) {
+			t.Error(err)
+		}
+		leave = make(chan struct{})
+		go func() { ends <- w.Deliver(t.Context(), goes) }()
+		if ids := running(); len(ids) != 1 || ids[0] != goes.ID {
+			t.Errorf("charged while the caller runs: %v, want %v", ids, goes.ID)
+		}
+		close(leave)
+		if err := <-ends; !errors.Is(err, errBroken) {
+			t.Error(err)
+		}
+		w.stop()
 	})
 }
 

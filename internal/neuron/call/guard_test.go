@@ -116,6 +116,49 @@ func TestAttemptBoundsTheWait(t *testing.T) {
 	})
 }
 
+// N-27, N-31: a handler that runs again when its deadline has passed asks again under the same id; the delivery of the earlier
+// asking runs nothing any more, the method runs once.
+func TestAskedAgainAfterTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := fake()
+		var runs counter
+		leave := make(chan struct{})
+		k := kind(func(turn *neuron.Turn, n note) error {
+			if n.Text == "occupy" {
+				<-leave
+				return nil
+			}
+			_, err := call.Do(turn, echo, id("busy"), n)
+			return err
+		})
+		call.Serve(k, echo, func(turn *neuron.Turn, n note) (note, error) { runs.add("method"); return n, nil })
+		w := start(t, b, k)
+		occupied := make(chan error, 1)
+		go func() { occupied <- w.run(id("busy"), "occupy") }()
+		synctest.Wait()
+		asked := make(chan error, 1)
+		go func() { asked <- w.Accept(t.Context(), fresh(t, id("a"), "ask")) }()
+		pass(2*call.DefaultDeadline + 10*time.Second)
+		close(leave)
+		for _, c := range []chan error{occupied, asked} {
+			if err := <-c; err != nil {
+				t.Error(err)
+			}
+		}
+		w.wantClean()
+		facts := w.wantFacts(id("a"), "requested", "completed")
+		in := w.entries(id("busy"), neuron.In)
+		if len(in) != 4 || in[1].Settled != call.NoRequest || in[2].Settled != call.NoRequest || in[3].Settled != "" || runs.of("method") != 1 {
+			t.Errorf("accepted %+v, %v", in, runs.n)
+		}
+		for _, e := range in[1:] {
+			if e.Request.ID != facts[0].Request {
+				t.Errorf("asked as %s, want %s", e.Request.ID, facts[0].Request)
+			}
+		}
+	})
+}
+
 // N-31: whoever asks a neuron that waits for it is refused at once, and nothing is asked; so are two trees that meet, of which
 // one goes on and the other follows.
 func TestCyclesAreRefused(t *testing.T) {
@@ -218,6 +261,7 @@ func TestOwners(t *testing.T) {
 			"closed":   call.New[note, note]("test.ledger", "closed"),
 			"reversed": call.New[note, note]("test.ledger", "reversed", call.Over(rail("reversed", there, mine))),
 			"others":   call.New[note, note]("test.ledger", "others", call.Over(rail("others", call.End{Owner: "you", Kind: "test"}, there))),
+			"target":   call.New[note, note]("test.ledger", "target", call.Over(rail("target", mine, call.End{Owner: "system", Kind: "servers"}))),
 			"kinds":    call.New[note, note]("test.ledger", "kinds", call.Over(rail("kinds", call.End{Owner: "me", Kind: "tests"}, there))),
 		}
 		k := kind(func(turn *neuron.Turn, n note) error {

@@ -127,7 +127,7 @@ func (r Row) Forget() []neuron.Op {
 // such a delivery. It changes nothing where nobody waits any more.
 func Refuse(d *neuron.Delivery, code neuron.Code) neuron.Op {
 	state := Rejected
-	if code == neuron.CallFailed {
+	if code == neuron.CallFailed || code == TooLate {
 		state = Failed
 	}
 	id, ask := d.Request.ID, d.ID

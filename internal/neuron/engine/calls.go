@@ -22,6 +22,15 @@ func (e *Engine) keepOf(s *staged, code neuron.Code) {
 	}
 }
 
+// failRequest settles a request whose attempt failed; when its time is over that is the reason.
+func (e *Engine) failRequest(a *activation, j *job, err error) {
+	code := neuron.CallFailed
+	if !e.now().Before(j.d.Request.Until) {
+		code = call.TooLate
+	}
+	e.settle(a, j, &neuron.Refusal{Code: code, Err: err})
+}
+
 // wakeCaller tells the caller of a request that its delivery is settled, through another node where it waits there.
 func (e *Engine) wakeCaller(d *neuron.Delivery) {
 	if d.Request == nil || e.wake(d.Request.ID) || d.Caller.IsZero() {

@@ -40,7 +40,7 @@ func (e *Engine) answer(j *job, err error) {
 // failAttempt ends a failed attempt; the caller holds the activation's job.
 func (e *Engine) failAttempt(a *activation, j *job, err error) {
 	if j.d.Request != nil && a.loaded {
-		e.settle(a, j, &neuron.Refusal{Code: neuron.CallFailed, Err: err})
+		e.failRequest(a, j, err)
 		return
 	}
 	if j.item != nil {
