@@ -187,7 +187,9 @@ func (t *tree) write(out *wire.Trace) {
 	for _, g := range t.gaps {
 		all = append(all, g)
 	}
-	slices.SortFunc(all, func(a, b *node) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.order, b.order), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(all, func(a, b *node) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.order, b.order), strings.Compare(a.ID, b.ID))
+	})
 	for _, n := range all {
 		if n.parent == nil {
 			roots = append(roots, n)
