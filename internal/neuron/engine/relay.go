@@ -25,14 +25,9 @@ func broadcasters(kinds map[string]*neuron.Kind) map[string][]*neuron.Kind {
 	return m
 }
 
-// Receivers returns whom an emission would go to now: d is its entry in the outgoing feed. Errors: settled ones of a broadcast
-// rule, or those of reading the connections.
+// Receivers finds whom an emission goes to now: broadcast handlers, then live connections; d is without a target. Errors:
+// settled ones of a broadcast rule, or those of reading the connections.
 func (e *Engine) Receivers(ctx context.Context, d *neuron.Delivery) ([]neuron.Receiver, error) {
-	return e.receivers(ctx, d)
-}
-
-// receivers finds whom an emission goes to: broadcast handlers, then live connections.
-func (e *Engine) receivers(ctx context.Context, d *neuron.Delivery) ([]neuron.Receiver, error) {
 	var all []neuron.Receiver
 	for _, k := range e.heard[d.Alias] {
 		id, ok, err := k.Receiver(d.Caller.Owner, d.Alias, d.Payload)

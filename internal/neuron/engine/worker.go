@@ -107,7 +107,7 @@ func (e *Engine) turn(ctx context.Context, w *worker, a *activation, j *job) {
 	attempt, cancel := e.attempt(ctx, j)
 	t := neuron.NewTurn(attempt, neuron.Base{
 		Delivery: j.d, Message: j.msg, Now: e.now(), StateAlias: a.alias, State: a.body, OutSeq: a.outSeq, Limits: e.limits, Reader: e.store,
-		PlaceOf: e.placeOf, Steps: &steps{e, w, a, j}, Receivers: e.receivers,
+		PlaceOf: e.placeOf, Steps: &steps{e, w, a, j}, Receivers: e.Receivers,
 	})
 	e.inflight.Enter(w.seat, j.d.ID)
 	err = e.run(handler, t)
