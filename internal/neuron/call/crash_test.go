@@ -195,10 +195,8 @@ func TestCrashIsNotChargedToWhoWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
 		w := &world{Engine: e, t: t, b: b}
+		w.begin()
 		ends := make(chan error, 2)
 		stuck, goes := fresh(t, id("a"), "stuck"), fresh(t, id("c"), "goes")
 		go func() { ends <- w.Deliver(t.Context(), stuck) }()

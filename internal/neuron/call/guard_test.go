@@ -65,11 +65,8 @@ func startTyped(t testing.TB, b *base, types []string, kinds ...*neuron.Kind) *w
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	w := &world{Engine: e, t: t, b: b}
-	t.Cleanup(w.stop)
+	w.begin()
 	return w
 }
 

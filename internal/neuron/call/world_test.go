@@ -22,10 +22,17 @@ import (
 	"soma/internal/neuron/call"
 	"soma/internal/neuron/engine"
 	"soma/internal/neuron/neurontest"
+	"soma/internal/store/postgres"
+	"soma/internal/store/postgres/postgrestest"
 	"soma/internal/store/sqlite"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// m runs the tests and then ends the server, before goroutines are counted.
+type m struct{ *testing.M }
+
+func (m m) Run() int { return postgrestest.Main(m.M) }
+
+func TestMain(t *testing.M) { goleak.VerifyTestMain(m{t}) }
 
 type note struct {
 	Text string `json:"text"`
@@ -67,6 +74,8 @@ func (p put) Apply(t *neurontest.Table) int {
 type base struct {
 	store neuron.Store
 	rows  func(t testing.TB) map[string]string // of put
+	// own makes a started engine the owner of all places, where it is not by its start.
+	own func(t testing.TB, e *engine.Engine)
 }
 
 func fake() *base {
@@ -74,26 +83,54 @@ func fake() *base {
 	return &base{store: s, rows: func(testing.TB) map[string]string { return s.Rows() }}
 }
 
-func onDisk(t testing.TB) *base {
+// withRows are the migrations of a store and one more with the table of put.
+func withRows(t testing.TB, all fs.FS) fs.FS {
+	t.Helper()
 	files := fstest.MapFS{}
-	names, err := fs.Glob(sqlite.Migrations(), "*.sql")
+	names, err := fs.Glob(all, "*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		data, err := fs.ReadFile(sqlite.Migrations(), name)
+		data, err := fs.ReadFile(all, name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		files[name] = &fstest.MapFile{Data: data}
 	}
 	files[fmt.Sprintf("%04d_test.sql", len(names)+1)] = &fstest.MapFile{
-		Data: []byte("create table test_row (key text primary key, value text not null) strict;"),
+		Data: []byte("create table test_row (key text primary key, value text not null);"),
 	}
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "soma.db"), sqlite.Options{Migrations: files})
+	return files
+}
+
+func onDisk(t testing.TB) *base {
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "soma.db"), sqlite.Options{Migrations: withRows(t, sqlite.Migrations())})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return onSQL(t, s)
+}
+
+func onPostgres(t testing.TB) *base {
+	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{Migrations: withRows(t, postgres.Migrations())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := onSQL(t, s)
+	b.own = func(t testing.TB, e *engine.Engine) {
+		taken, err := s.Take(t.Context(), e.Fence(), neuron.AllPlaces())
+		if err == nil {
+			err = e.Gain(t.Context(), taken)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b
+}
+
+func onSQL(t testing.TB, s neuron.Store) *base {
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -118,9 +155,11 @@ func each(t testing.TB, s neuron.Store, sql string, row func(scan func(...any) e
 	}
 }
 
+// onBoth runs a test on the fake, and on both databases.
 func onBoth(t *testing.T, fn func(t *testing.T, b *base)) {
 	t.Run("fake", func(t *testing.T) { fn(t, fake()) })
 	t.Run("sqlite", func(t *testing.T) { fn(t, onDisk(t)) })
+	t.Run("postgres", func(t *testing.T) { fn(t, onPostgres(t)) })
 }
 
 func quick() neuron.Limits {
@@ -165,12 +204,20 @@ func startUntil(t testing.TB, b *base, commit int64, limits neuron.Limits, kinds
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	w := &world{e, t, b, &wire.dead}
-	t.Cleanup(w.stop)
+	w.begin()
 	return w
+}
+
+func (w *world) begin() {
+	w.t.Helper()
+	if err := w.Start(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(w.stop)
+	if w.b.own != nil {
+		w.b.own(w.t, w.Engine)
+	}
 }
 
 func (w *world) stop() {
