@@ -34,6 +34,11 @@ type Config struct {
 	MaxPykernels  int           // live python kernels
 	PykernelGrace time.Duration // how long a python kernel without a daemon lives
 	Telemetry     Telemetry
+	// Store is the database; empty: the SQLite file of the home.
+	Store Database
+	// Listen is a TCP address, empty for the default; see [Config.Address].
+	Listen          string
+	TLSCert, TLSKey string // paths of PEM files; empty: a certificate of the home's own where one is needed
 
 	file    string
 	sources map[string]Source
@@ -113,6 +118,18 @@ func Settings() []Setting {
 			},
 			show: func(c *Config) string { return strconv.Itoa(int(c.PykernelGrace/time.Second)) + "s" },
 		},
+		{
+			Key: "store", Usage: "PostgreSQL database that several daemons share, such as postgres://host/name; none: a SQLite file in the home",
+			parse: func(c *Config, s string) (err error) { c.Store, err = parseDatabase(s); return err },
+			show:  func(c *Config) string { return c.Store.Shown() },
+		},
+		{
+			Key: "listen", Usage: "TCP address to listen on besides the socket; with PostgreSQL 127.0.0.1:0 unless another is named",
+			parse: func(c *Config, s string) error { c.Listen = s; return parseListen(s) },
+			show:  func(c *Config) string { return c.Listen },
+		},
+		text("tls_cert", "PEM file with the certificate of the TCP listener; none: one of the home's own", func(c *Config) *string { return &c.TLSCert }),
+		text("tls_key", "PEM file with the key of tls_cert", func(c *Config) *string { return &c.TLSKey }),
 	}
 }
 
@@ -184,7 +201,7 @@ func Load(file string, env Env, flags map[string]string) (*Config, error) {
 			return nil, &ValueError{"--" + key, errors.New("there is no such setting")}
 		}
 	}
-	if err := c.checkKernelEnv(); err != nil {
+	if err := errors.Join(c.checkDatabase(), c.checkKernelEnv()); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -240,7 +257,7 @@ func setKernelEnv(c *Config, names []string) error {
 // checkKernelEnv keeps every provider key out of python kernels, wherever the list came from.
 func (c *Config) checkKernelEnv() error {
 	for _, name := range c.KernelEnv {
-		if slices.Contains(collectorVariables, name) {
+		if slices.Contains(collectorVariables, name) || slices.Contains(databaseVariables, name) {
 			return &ValueError{"kernel_env", fmt.Errorf("%s holds credentials and never reaches a python kernel", name)}
 		}
 		secret := slices.Contains(providerVariables, name) ||

@@ -65,7 +65,8 @@ func TestEachSourceGoesOverTheWeakerOnes(t *testing.T) {
 func TestEverySettingFromEverySource(t *testing.T) {
 	samples := map[string]string{
 		"default_model": "m", "python": "/usr/bin/python3", "kernel_env": "A,B", "recover": "hold", "max_concurrent": "9",
-		"log_level": "debug", "max_pykernels": "7", "pykernel_grace": "90s",
+		"log_level": "debug", "max_pykernels": "7", "pykernel_grace": "90s", "store": "postgres://me@db.example/soma",
+		"listen": "127.0.0.1:7621", "tls_cert": "/etc/soma/tls.crt", "tls_key": "/etc/soma/tls.key",
 	}
 	for _, s := range Settings() {
 		v, ok := samples[s.Key]

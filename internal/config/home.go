@@ -58,6 +58,13 @@ func (h Home) TokenFile() string { return h.path("token") }
 // ConfigFile holds the settings.
 func (h Home) ConfigFile() string { return h.path("config.yaml") }
 
+// NodeFile holds the id of the node that this home is among those that share a store.
+func (h Home) NodeFile() string { return h.path("node") }
+
+// Certificate and CertificateKey are the PEM files of the home's own certificate for TCP.
+func (h Home) Certificate() string    { return h.path("tls.crt") }
+func (h Home) CertificateKey() string { return h.path("tls.key") }
+
 // DaemonLog is the log of the daemon.
 func (h Home) DaemonLog() string { return h.path("daemon.log") }
 
