@@ -15,6 +15,7 @@ type Limits struct {
 	Crashes        int           // attempts that crashed the daemon before it ends
 	Depth          int           // hops between neurons
 	Receivers      int           // neurons that one emission goes to
+	Waiting        int           // handlers that wait for answers at once; more are refused with ErrBusy
 	BackoffMin     time.Duration // wait before the second attempt; doubles
 	BackoffMax     time.Duration
 	GroupRecords   int           // records in one commit
@@ -28,7 +29,7 @@ type Limits struct {
 func DefaultLimits() Limits {
 	return Limits{
 		PayloadBytes: 64 << 10, JournalEntries: 512, JournalBytes: 512 << 10, CheckpointTurn: 64, DedupeWindow: 4096,
-		AttemptTime: 45 * time.Second, Attempts: 1000, Horizon: 30 * time.Minute, Crashes: 3, Depth: 16, Receivers: 1000,
+		AttemptTime: 45 * time.Second, Attempts: 1000, Horizon: 30 * time.Minute, Crashes: 3, Depth: 16, Receivers: 1000, Waiting: 256,
 		BackoffMin: 50 * time.Millisecond, BackoffMax: time.Minute,
 		GroupRecords: 256, GroupBytes: 1 << 20, Mailbox: 10_000, Warm: 10_000, IdleAfter: time.Minute,
 	}

@@ -146,7 +146,7 @@ func (s *slots) dispatch(ctx context.Context, pid ident.PID, cause pykernel.Caus
 // lastTurn returns the cause of a process that an earlier daemon has made Ready: its newest turn. It is evidence only, so that
 // a read that fails is no reason not to go on.
 func (s *slots) lastTurn(ctx context.Context, id neuron.ID) (c pykernel.Cause) {
-	err := s.host.o.Reader.Query(ctx, `select t.incoming from turn t join neuron n on n.key = t.neuron where n.id = ? order by t.seq desc limit 1`,
+	err := s.host.o.Reader.Query(ctx, `select t.incoming from turn t join neuron n on n.key = t.neuron where n.id = ? and t.incoming is not null order by t.seq desc limit 1`,
 		[]any{id.String()}, func(scan func(...any) error) error {
 			var b []byte
 			if err := scan(&b); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"soma/ident"
+	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -243,6 +244,7 @@ func (a *asking) ask(n int) error {
 		return err
 	}
 	a.known = true
+	crash.Point(crash.CallRequested)
 	return nil
 }
 
@@ -255,23 +257,23 @@ func earlier(a, b time.Time) time.Time {
 
 // end stages the fact of the call's end and what becomes of its row.
 func (a *asking) end(alias string, code neuron.Code) {
-	a.side.Anyway(ended(a.side, &a.row, a.c.deadline, alias, code))
+	a.side.Anyway(ended(a.side, &a.row, alias, code))
 }
 
 // ended is the end of a call. A stream whose target has not ended it is disposed of: the target gets one more delivery of the
 // request.
-func ended(side Side, r *Row, deadline time.Duration, alias string, code neuron.Code) neuron.Step {
+func ended(side Side, r *Row, alias string, code neuron.Code) neuron.Step {
 	step := neuron.Step{Facts: []neuron.Delivery{fact(alias, side, r, code)}}
 	if r.State != More && r.Part < 2 || r.State == Completed || r.State == Rejected {
 		step.Ops = r.Forget()
 		return step
 	}
 	ask := ident.New(side.Clock())
-	until := side.Clock().Add(deadline)
+	until := side.Clock().Add(side.Limits().Horizon) // as long as deliveries are tried
 	step.Ops = r.leave(ask, until)
 	step.Sends = []neuron.Delivery{{
 		ID: ask, Alias: r.Alias, Target: r.Target, Correlation: r.Correlation, Causation: r.Cause, Depth: hops(side),
-		Request: &neuron.Request{ID: r.ID, Until: until},
+		Request: &neuron.Request{ID: r.ID, Until: until, Dispose: true},
 	}}
 	return step
 }

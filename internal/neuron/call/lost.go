@@ -35,6 +35,6 @@ func Conclude(t *neuron.Turn) error {
 	case !found, r.Caller != t.Self(), r.State == Left, r.Deadline.After(t.Now()):
 		return nil
 	}
-	t.Anyway(ended(t, &r, DefaultDeadline, FailedAlias, Unknown))
+	t.Anyway(ended(t, &r, FailedAlias, Unknown))
 	return nil
 }

@@ -130,7 +130,7 @@ func admit(t *neuron.Turn, c *about) (*Row, error) {
 		return nil, err
 	}
 	switch {
-	case !found, r.Ask != d.ID, r.Caller != d.Caller, r.Target != d.Target, r.Alias != d.Alias, r.State != Asked && r.State != Left:
+	case !found, r.Ask != d.ID, r.Caller != d.Caller, r.Target != d.Target, r.Alias != d.Alias, r.State != Asked && !(r.State == Left && d.Request.Dispose):
 		return refuse(NoRequest, "no open request stands behind the delivery")
 	case r.Caller.IsZero() && !c.entry:
 		return refuse(Unattributed, "the contract is no entry for callers from outside")

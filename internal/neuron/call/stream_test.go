@@ -268,3 +268,58 @@ func TestWaitingRetryKeepsItsCall(t *testing.T) {
 		}
 	})
 }
+
+// N-27: the disposal of a stream is tried until it succeeds, also when its target is busy for longer than a deadline.
+func TestDisposalIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := fake()
+		var runs counter
+		leave, asked := make(chan struct{}), make(chan struct{})
+		k := kind(func(turn *neuron.Turn, n note) error {
+			if n.Text == "occupy" {
+				<-leave
+				return nil
+			}
+			it, err := call.Pull(turn, count, id("b"), n)
+			if err != nil {
+				return err
+			}
+			if _, _, err := it.Next(); err != nil {
+				return err
+			}
+			close(asked)
+			pass(time.Second) // the target gets something else to do
+			return nil
+		})
+		call.ServeStream(k, count, func(_ *neuron.Turn, _ note, after int) ([]int, int, bool, error) {
+			return []int{1}, after + 1, true, nil
+		}, func(turn *neuron.Turn, _ note, after int) error {
+			if runs.add("disposed") < 3 {
+				return errBroken
+			}
+			turn.Write(put{"disposed", fmt.Sprint(after)})
+			return nil
+		})
+		w := start(t, b, k)
+		streamed, occupied := make(chan error, 1), make(chan error, 1)
+		go func() { streamed <- w.run(id("a"), "x") }()
+		<-asked
+		go func() { occupied <- w.run(id("b"), "occupy") }()
+		if err := <-streamed; err != nil {
+			t.Error(err)
+		}
+		w.wantFacts(id("a"), "requested", "abandoned")
+		pass(5 * time.Minute)
+		if rows := pending(t, b); len(rows) != 1 || rows[0].State != call.Left {
+			t.Errorf("rows %+v", rows)
+		}
+		close(leave)
+		if err := <-occupied; err != nil {
+			t.Error(err)
+		}
+		w.wantClean()
+		if runs.of("disposed") != 3 || b.rows(t)["disposed"] != "1" {
+			t.Errorf("%v, %v", runs.n, b.rows(t))
+		}
+	})
+}

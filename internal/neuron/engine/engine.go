@@ -199,6 +199,7 @@ func withDefaults(l neuron.Limits) neuron.Limits {
 	l.Crashes = or(l.Crashes, d.Crashes)
 	l.Depth = or(l.Depth, d.Depth)
 	l.Receivers = or(l.Receivers, d.Receivers)
+	l.Waiting = or(l.Waiting, d.Waiting)
 	l.BackoffMin = or(l.BackoffMin, d.BackoffMin)
 	l.BackoffMax = or(l.BackoffMax, d.BackoffMax)
 	l.GroupRecords = or(l.GroupRecords, d.GroupRecords)

@@ -39,7 +39,7 @@ func (e *Engine) answer(j *job, err error) {
 
 // failAttempt ends a failed attempt; the caller holds the activation's job.
 func (e *Engine) failAttempt(a *activation, j *job, err error) {
-	if j.d.Request != nil && a.loaded {
+	if r := j.d.Request; r != nil && !r.Dispose && a.loaded {
 		e.failRequest(a, j, err)
 		return
 	}

@@ -9,9 +9,6 @@ import (
 	"soma/internal/neuron"
 )
 
-// maxParked is how many handlers wait at once: each keeps a goroutine with its stack, and the turn it is in.
-const maxParked = 256
-
 // waits are the handlers, and the callers from outside, that wait for answers. It belongs to Engine.mu.
 type waits struct {
 	by     map[ident.ID]*hold      // by request
@@ -88,8 +85,8 @@ func (s *steps) Hold(ctx context.Context, request ident.ID, on neuron.ID) (neuro
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	err := e.openLocked()
-	if err == nil && e.waits.parked >= maxParked {
-		err = fmt.Errorf("%w: %d handlers wait", neuron.ErrBusy, maxParked)
+	if err == nil && e.waits.parked >= e.limits.Waiting {
+		err = fmt.Errorf("%w: %d handlers wait", neuron.ErrBusy, e.limits.Waiting)
 	}
 	for at, waits := on, true; waits && err == nil; at, waits = e.waits.on[at] {
 		if at == s.a.id {

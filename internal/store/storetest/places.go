@@ -184,6 +184,13 @@ type changeShared struct {
 
 func (o changeShared) LockKey() string { return o.key }
 
+// sweepShared is a shared op without a guard.
+type sweepShared struct{ series, body string }
+
+func (sweepShared) SQL() string       { return "delete from suite_row where series = ? and body = ?" }
+func (o sweepShared) Args() []any     { return []any{o.series, o.body} }
+func (o sweepShared) LockKey() string { return o.series }
+
 // testShared: shared ops of all records run first, in order of their keys, and each record answers for its own.
 func testShared(t *testing.T, e Engine) {
 	// N-35
@@ -199,6 +206,8 @@ func testShared(t *testing.T, e Engine) {
 		lost.ops(&addRow{series: "x", body: "new"}, changeShared{changeRows{"x", "new", "found"}, "2"})})
 	wantRecordError(t, err, 2, errGuard)
 	wantRows(t, s, "x1 5")
+	commit(t, s, f, a.ops(sweepShared{"x", "none"}), b.ops(sweepShared{"x", "5"})) // unguarded: any number of rows
+	wantRows(t, s)
 	a.verify(t, s)
 	b.verify(t, s)
 }
