@@ -22,8 +22,34 @@ const (
 	MigrateMid         Name = "migrate.mid"   // inside a migration's transaction
 )
 
-// Names lists all crash points in the order of their constants. The caller owns the slice.
-func Names() []Name {
+// The crash points of the durable runtime that one input does not meet, or not for sure.
+const (
+	RelayCarried   Name = "relay.carried"   // a connection was asked, the turn that it guards is not committed
+	CallRequested  Name = "call.requested"  // the request is committed, its caller begins to wait
+	CallAnswered   Name = "call.answered"   // the answer is committed, its caller has not heard of it
+	DrainCommitted Name = "drain.committed" // rows to others are committed, nothing of them is in memory
+	DrainDelivered Name = "drain.delivered" // a row was handled, and is not deleted
+	CheckpointMid  Name = "checkpoint.mid"  // inside the transaction that writes a neuron's row
+	TrimMid        Name = "trim.mid"        // inside the transaction that deletes turns past the windows
+	WALCopied      Name = "wal.copied"      // the WAL was copied into the database beside running commits
+	GroupSent      Name = "group.sent"      // a group is on its way to PostgreSQL, its answer is not read
+	LeaseTaken     Name = "lease.taken"     // places of another node were taken, nothing of them is in memory
+	LeaseCounted   Name = "lease.counted"   // what was found there is counted, nothing of it runs
+)
+
+// Names lists all crash points. The caller owns the slice.
+func Names() []Name { return append(OfInput(), OfRuntime()...) }
+
+// OfRuntime lists those of the durable runtime that tests/durable dies at. The caller owns the slice.
+func OfRuntime() []Name {
+	return []Name{
+		RelayCarried, CallRequested, CallAnswered, DrainCommitted, DrainDelivered, CheckpointMid, TrimMid, WALCopied, GroupSent,
+		LeaseTaken, LeaseCounted,
+	}
+}
+
+// OfInput lists those that one input meets, in the order of their constants. The caller owns the slice.
+func OfInput() []Name {
 	return []Name{
 		AdmitBeforeCommit, AdmitCommitted, DispatchCommitted, StreamMid, AnswerBeforeCommit, AnswerCommitted, KernelSpawned,
 		FrameWritten, CellMid, DoneRead, DoneCommitted, ResultCommitted, EndCommitted, GroupMid, MigrateMid,
@@ -40,9 +66,12 @@ const (
 	EarlyAnswer Fault = "early_answer" // an answer is shown before its commit
 	EarlyEvent  Fault = "early_event"  // an event is shown before its commit
 	EarlyFrame  Fault = "early_frame"  // a frame is sent before its commit
+	FenceOff    Fault = "fence_off"    // PostgreSQL does not check who commits
+	BeliefOff   Fault = "belief_off"   // a node trusts its lease for ever
+	FsyncOff    Fault = "fsync_off"    // SQLite does not wait for the disk
 )
 
 // Faults lists all faults. The caller owns the slice.
 func Faults() []Fault {
-	return []Fault{DedupeOff, StartedOff, EarlyAnswer, EarlyEvent, EarlyFrame}
+	return []Fault{DedupeOff, StartedOff, EarlyAnswer, EarlyEvent, EarlyFrame, FenceOff, BeliefOff, FsyncOff}
 }

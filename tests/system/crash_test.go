@@ -50,7 +50,7 @@ func (a *tally) String() string {
 	defer a.mu.Unlock()
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-22s %7s %7s %9s\n", "crash point", "deaths", "hits", "seconds")
-	for _, name := range crash.Names() {
+	for _, name := range crash.OfInput() {
 		fmt.Fprintf(&b, "%-22s %7d %7d %9.1f\n", name, a.deaths[name], a.hits[string(name)], a.took[name].Seconds())
 	}
 	return b.String()
@@ -68,7 +68,7 @@ func TestCrashPoints(t *testing.T) {
 	table := newTally()
 	table.add("", calm, time.Since(began))
 	t.Run("points", func(t *testing.T) {
-		for _, point := range crash.Names() {
+		for _, point := range crash.OfInput() {
 			for at := 1; at <= calm.passed[string(point)]; at++ {
 				trialOf(t, bin, trial{point: point, at: at, waits: point == crash.CellMid, extra: extraAt(point, at)}, calm, table)
 			}
@@ -78,7 +78,7 @@ func TestCrashPoints(t *testing.T) {
 		}
 	})
 	t.Run("twice", func(t *testing.T) {
-		names := crash.Names()
+		names := crash.OfInput()
 		for i := range 3 * len(names) {
 			point := names[i%len(names)]
 			then := point
@@ -89,7 +89,7 @@ func TestCrashPoints(t *testing.T) {
 		}
 	})
 	t.Logf("hits per point:\n%v", table)
-	for _, point := range crash.Names() {
+	for _, point := range crash.OfInput() {
 		if table.deaths[point] == 0 {
 			t.Errorf("the daemon never died at %s", point)
 		}

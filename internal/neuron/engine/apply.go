@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 
 	"soma/ident"
+	"soma/internal/crash"
 	"soma/internal/feed"
 	"soma/internal/neuron"
 )
@@ -122,6 +123,12 @@ func (e *Engine) handOver(s *staged) {
 	}
 	for _, id := range rec.Ended {
 		delete(e.execs, id)
+	}
+	if len(rec.Outbox) > 0 {
+		crash.Point(crash.DrainCommitted)
+	}
+	if s.j != nil && s.j.d.Request != nil {
+		crash.Point(crash.CallAnswered)
 	}
 	for i := range rec.Outbox {
 		switch row := &rec.Outbox[i]; {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"soma/ident"
+	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -227,6 +228,7 @@ func (e *Engine) delivered(it *item) {
 	if it.gone {
 		return
 	}
+	crash.Point(crash.DrainDelivered)
 	e.forget(it)
 	d.removals = append(d.removals, it.id)
 	d.removed[it.id] = it.place

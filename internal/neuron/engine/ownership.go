@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -40,6 +41,7 @@ func (e *Engine) Gain(ctx context.Context, taken map[neuron.Place]neuron.Taken) 
 	ctx = context.WithoutCancel(ctx) // half of it in memory would be of no use, and what runs outlives the call
 	arrived, err := e.collect(ctx, taken, e.commitAll)
 	if err == nil {
+		crash.Point(crash.LeaseCounted)
 		err = e.takeIn(ctx, arrived)
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"soma/ident"
+	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -64,6 +65,7 @@ func (e *Engine) carry(ctx context.Context, slot int, j *job) error {
 	}
 	j.d.Alias, j.d.Payload, j.d.Content = c.Alias, c.Payload, ident.ID{}
 	j.ops, j.carried = []neuron.Op{c.Guard}, true
+	crash.Point(crash.RelayCarried)
 	return nil
 }
 

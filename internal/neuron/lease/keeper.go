@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"soma/ident"
+	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -55,7 +56,8 @@ type Keeper struct {
 	table  atomic.Pointer[Table]
 	out    hints
 	in     hints
-	tables chan reading // capacity 1
+	tables chan reading  // capacity 1
+	freed  chan struct{} // capacity 1: another node has freed places
 }
 
 // reading is a table and when the beat that read it began.
@@ -66,7 +68,7 @@ type reading struct {
 
 // New returns a keeper that does not run yet: the owner can be wired to it first.
 func New(o Options) *Keeper {
-	k := &Keeper{store: o.Store, info: o.Info, lease: o.Lease, sweep: o.Sweep, log: o.Log, tables: make(chan reading, 1)}
+	k := &Keeper{store: o.Store, info: o.Info, lease: o.Lease, sweep: o.Sweep, log: o.Log, tables: make(chan reading, 1), freed: make(chan struct{}, 1)}
 	if k.lease <= 0 {
 		k.lease = 15 * time.Second
 	}
@@ -83,7 +85,7 @@ func New(o Options) *Keeper {
 // Leased reports whether the node may still believe that it holds its places. It does not block.
 func (k *Keeper) Leased() bool {
 	last := k.last.Load()
-	return last != nil && time.Since(*last) < k.lease/2
+	return last != nil && (time.Since(*last) < k.lease/2 || crash.Off(crash.BeliefOff))
 }
 
 // Table returns what the newest beat has read, nil before the first.
@@ -118,7 +120,11 @@ func (k *Keeper) Run(ctx context.Context, owner Owner) error {
 // an owner that failed leaves behind must be seen to have been left behind.
 func (k *Keeper) Leave(ctx context.Context, fence neuron.Fence) error {
 	k.last.Store(nil)
-	return k.store.Leave(ctx, fence)
+	if err := k.store.Leave(ctx, fence); err != nil {
+		return err
+	}
+	k.tellFreed(ctx)
+	return nil
 }
 
 // lose ends it all.
@@ -151,7 +157,7 @@ func (k *Keeper) beatLoop(ctx context.Context, owner Owner) error {
 			k.log.Warn("a beat failed", "error", err)
 			pause = k.lease / 25
 		default:
-			if p, gone := lost(&t, before, owner.Fence()); gone {
+			if p, gone := lost(&t, before, owner.Fence()); gone && !crash.Off(crash.BeliefOff) {
 				return k.lose(owner, fmt.Errorf("place %d is with %q: %w", p, t.Places[p].Holder, neuron.ErrFenced))
 			}
 			last = began
@@ -162,6 +168,7 @@ func (k *Keeper) beatLoop(ctx context.Context, owner Owner) error {
 			default:
 			}
 			k.tables <- reading{t, began}
+			pause = min(pause, soonest(&t, before.Node, k.lease))
 		}
 		timer := time.NewTimer(pause - min(pause, time.Since(began)))
 		select {
@@ -169,6 +176,8 @@ func (k *Keeper) beatLoop(ctx context.Context, owner Owner) error {
 			timer.Stop()
 			return nil
 		case <-timer.C:
+		case <-k.freed:
+			timer.Stop()
 		}
 	}
 }
@@ -220,6 +229,7 @@ func (k *Keeper) move(ctx context.Context, owner Owner, t *Table) (acted bool, e
 		return acted, nil
 	}
 	k.log.Info("places taken", "places", len(taken))
+	crash.Point(crash.LeaseTaken)
 	if err := owner.Gain(ctx, taken); err != nil && !errors.Is(err, neuron.ErrStopped) {
 		return true, k.lose(owner, err)
 	}
@@ -251,6 +261,8 @@ func (k *Keeper) give(ctx context.Context, owner Owner, fence neuron.Fence, n in
 	defer cancel()
 	if err := k.store.Give(bounded, fence, given); err != nil {
 		k.log.Warn("cannot free places", "places", given.Len(), "error", err)
+	} else {
+		k.tellFreed(bounded)
 	}
 	k.log.Info("places given back", "places", given.Len())
 	return true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -100,6 +101,7 @@ func (b *batch) run(ctx context.Context) error {
 	if serr := p.Sync(); serr != nil {
 		err = &failed{judge(serr, false), serr}
 	} else {
+		crash.Point(crash.GroupSent)
 		err = b.results(p)
 	}
 	if cerr := p.Close(); cerr != nil && err == nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"soma/internal/crash"
 	"soma/internal/neuron"
 	"soma/internal/store/window"
 )
@@ -127,6 +128,7 @@ func (s *Store) load(ctx context.Context, w *session, record int, op neuron.Numb
 func (s *Store) addCheckpoint(ctx context.Context, b *batch, past *pasts, i int, r *neuron.Record) error {
 	const what = "write a checkpoint"
 	n, c := past.of[r.Key], r.Checkpoint
+	crash.Point(crash.CheckpointMid)
 	now := int64(c.InSeq)
 	if len(n.ids) > 0 {
 		if err := b.add(ctx, i, what, insertSeen, r.Key, now, n.ids); err != nil {
@@ -147,6 +149,7 @@ func (s *Store) addCheckpoint(ctx context.Context, b *batch, past *pasts, i int,
 	}
 	both := int64(min(inCut, outCut))
 	if both > 0 {
+		crash.Point(crash.TrimMid)
 		if err := b.add(ctx, i, what, deleteTurns, r.Key, both); err != nil {
 			return err
 		}

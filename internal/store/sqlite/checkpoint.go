@@ -9,6 +9,8 @@ import (
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
+
+	"soma/internal/crash"
 )
 
 const (
@@ -70,6 +72,7 @@ func (c *checkpointer) passive(ctx context.Context) error {
 	_, frames, err := walCheckpoint(ctx, c.aside, "pragma wal_checkpoint(passive)")
 	if err == nil {
 		c.frames.Store(frames)
+		crash.Point(crash.WALCopied)
 	}
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
 
+	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -124,7 +125,11 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 			err = fmt.Errorf("%w: put a backup in its place, or use another home", err)
 		}
 	}()
-	conn, err := connect(ctx, path, "synchronous(full)", "cache_size(-32768)",
+	durable := "synchronous(full)"
+	if crash.Off(crash.FsyncOff) {
+		durable = "synchronous(off)"
+	}
+	conn, err := connect(ctx, path, durable, "cache_size(-32768)",
 		fmt.Sprintf("journal_size_limit(%d)", walBytes))
 	if err != nil {
 		return nil, err
@@ -157,7 +162,7 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	if err != nil {
 		return nil, err
 	}
-	aside, err := connect(ctx, path, "synchronous(full)")
+	aside, err := connect(ctx, path, durable)
 	if err != nil {
 		return nil, err
 	}

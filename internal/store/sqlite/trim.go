@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"soma/internal/crash"
 	"soma/internal/neuron"
 )
 
@@ -76,6 +77,7 @@ func (s *Store) writeCheckpoint(ctx context.Context, key int64, c *neuron.Checkp
 	}
 	_, err = s.w.exec(ctx, updateNeuron, int64(c.InSeq), int64(c.OutSeq), string(tallies), string(sizes), present(latest),
 		c.StateAlias, state, key)
+	crash.Point(crash.CheckpointMid)
 	return err
 }
 
@@ -175,6 +177,7 @@ func (p *past) delete(ctx context.Context, w *writer, came int) error {
 		if _, err := w.exec(ctx, deleteTurns, now[0], now[n-1]); err != nil {
 			return err
 		}
+		crash.Point(crash.TrimMid)
 		now = now[n:]
 	}
 	return nil
