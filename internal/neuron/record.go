@@ -92,6 +92,9 @@ type Tallies struct {
 type Content struct {
 	ID    ident.ID
 	Bytes []byte
+	// Payload says that it is what a delivery brings: it goes some time after the last journal, outbox row, dead letter and call
+	// that names it. Any other stays until whoever keeps it deletes it.
+	Payload bool
 }
 
 // OutboxRow is a delivery that is kept until it is settled, an alarm when Due lies ahead.

@@ -65,7 +65,7 @@ func (e *Engine) byReference(d *neuron.Delivery) (neuron.Content, bool) {
 	if len(d.Payload) <= e.limits.PayloadBytes {
 		return neuron.Content{}, false
 	}
-	c := neuron.Content{ID: ident.Derive(d.ID, "payload"), Bytes: d.Payload}
+	c := neuron.Content{ID: ident.Derive(d.ID, "payload"), Bytes: d.Payload, Payload: true}
 	d.Content, d.Payload = c.ID, nil
 	return c, true
 }

@@ -52,6 +52,10 @@ func (e *Engine) drop(a *activation) {
 // turn runs one delivery as far as the committer.
 func (e *Engine) turn(ctx context.Context, w *worker, a *activation, j *job) {
 	j.began = time.Now()
+	if j.erase != nil {
+		e.eraseNow(a, j)
+		return
+	}
 	if !a.loaded {
 		if err := e.load(ctx, a); err != nil {
 			e.failAttempt(a, j, err)

@@ -16,7 +16,7 @@ const (
 		select * from unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bytea[], $5::bigint[], $6::bytea[], $7::text[], $8::bytea[])`
 	insertNeuron = `insert into neuron (key, id, place, in_seq, out_seq, tallies, marks, latest, state_alias, state)
 		values (?, ?, ?, 0, 0, '{}', '{}', '', '', null)`
-	insertContent = `insert into content (id, size, bytes) values (?, ?, ?)`
+	insertContent = `insert into content (id, size, bytes, payload) values (?, ?, ?, ?)`
 	insertOutbox  = `insert into outbox (id, place, target, delivery, due, first_try, tried, attempts, crashes, alarm)
 		values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	retryOutbox  = `update outbox set due = ?, first_try = ?, tried = ?, attempts = ?, crashes = ? where id = ?`
@@ -98,7 +98,7 @@ func (s *Store) addRecord(ctx context.Context, b *batch, past *pasts, i int, r *
 	}
 	for j := range r.Contents {
 		c := &r.Contents[j]
-		if err := b.add(ctx, i, "add content", insertContent, c.ID[:], int64(len(c.Bytes)), present(c.Bytes)); err != nil {
+		if err := b.add(ctx, i, "add content", insertContent, c.ID[:], int64(len(c.Bytes)), present(c.Bytes), c.Payload); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ const (
 		values (?, ?, ?, 0, 0, '{}', '{}', x'', '', null)`
 	insertTurn = `insert into turn (pos, neuron, seq, delivery_id, incoming, out_first, outgoing, state_alias, state)
 		values (?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	insertContent = `insert into content (id, size, bytes) values (?, ?, ?)`
+	insertContent = `insert into content (id, size, bytes, payload) values (?, ?, ?, ?)`
 	insertOutbox  = `insert into outbox (id, place, target, delivery, due, first_try, tried, attempts, crashes, alarm)
 		values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	retryOutbox  = `update outbox set due = ?, first_try = ?, tried = ?, attempts = ?, crashes = ? where id = ?`
@@ -52,7 +52,7 @@ func (s *Store) write(ctx context.Context, index int, r *neuron.Record) error {
 	}
 	for i := range r.Contents {
 		c := &r.Contents[i]
-		if _, err := w.exec(ctx, insertContent, c.ID[:], int64(len(c.Bytes)), present(c.Bytes)); err != nil {
+		if _, err := w.exec(ctx, insertContent, c.ID[:], int64(len(c.Bytes)), present(c.Bytes), c.Payload); err != nil {
 			return fmt.Errorf("cannot add content %s: %w", c.ID, err)
 		}
 	}

@@ -101,10 +101,12 @@ create table execution (
 
 -- owner: neuron
 create table content (
-	id    bytea primary key,
-	size  bigint not null,
-	bytes bytea not null
+	id      bytea primary key,
+	size    bigint not null,
+	bytes   bytea not null,
+	payload bigint not null default 0  -- 1: of a delivery, not of a row of its own
 );
+create index content_payload on content (id) where payload = 1;
 
 -- owner: neuron/graph
 create table connection (
@@ -161,7 +163,7 @@ create table session (
 	python     bytea not null,
 	keep       bigint not null,  -- its processes wait for more when their inputs are worked through
 	branch     bytea not null,  -- the default branch
-	state      text collate "C" not null,  -- open, closed
+	state      text collate "C" not null,  -- open, closed, removing
 	created_at bigint not null,
 	closed_at  bigint
 );
@@ -270,6 +272,25 @@ create table ledger (
 	ended_at    bigint not null,
 	primary key (pid, id)
 );
+
+-- owner: process/retention
+create table ledger_sum (
+	session     text collate "C" not null,  -- that was removed; '' for those removed longest ago
+	provider    bytea not null,
+	model       bytea not null,
+	attempts    bigint not null,  -- sums of ledger rows, like all that follows
+	input       bigint not null,
+	cache_read  bigint not null,
+	cache_write bigint not null,
+	output      bigint not null,
+	reasoning   bigint not null,
+	cost        bigint not null,
+	unknown     bigint not null,  -- attempts whose cost is not known
+	estimated   bigint not null,  -- attempts whose tokens are estimated
+	removed_at  bigint not null,
+	primary key (session, provider, model)
+);
+create index ledger_sum_removed on ledger_sum (removed_at);
 
 -- owner: process
 create table cell (

@@ -99,10 +99,12 @@ create table execution (
 
 -- owner: neuron
 create table content (
-	id    blob primary key,
-	size  integer not null,
-	bytes blob not null
+	id      blob primary key,
+	size    integer not null,
+	bytes   blob not null,
+	payload integer not null default 0 -- 1: of a delivery, not of a row of its own
 ) strict;
+create index content_payload on content (id) where payload = 1;
 
 -- owner: neuron/graph
 create table connection (
@@ -159,7 +161,7 @@ create table session (
 	python     text not null,
 	keep       integer not null,       -- its processes wait for more when their inputs are worked through
 	branch     blob not null,          -- the default branch
-	state      text not null,          -- open, closed
+	state      text not null,          -- open, closed, removing
 	created_at integer not null,
 	closed_at  integer
 ) strict, without rowid;
@@ -268,6 +270,25 @@ create table ledger (
 	ended_at    integer not null,
 	primary key (pid, id)
 ) strict;
+
+-- owner: process/retention
+create table ledger_sum (
+	session     text not null,         -- that was removed; '' for those removed longest ago
+	provider    text not null,
+	model       text not null,
+	attempts    integer not null,      -- sums of ledger rows, like all that follows
+	input       integer not null,
+	cache_read  integer not null,
+	cache_write integer not null,
+	output      integer not null,
+	reasoning   integer not null,
+	cost        integer not null,
+	unknown     integer not null,      -- attempts whose cost is not known
+	estimated   integer not null,      -- attempts whose tokens are estimated
+	removed_at  integer not null,
+	primary key (session, provider, model)
+) strict, without rowid;
+create index ledger_sum_removed on ledger_sum (removed_at);
 
 -- owner: process
 create table cell (
