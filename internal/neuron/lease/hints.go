@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,30 @@ func (h *hints) take() []ident.ID {
 	return ids
 }
 
+// noID stands among announced ids for places that have become free.
+var noID ident.ID
+
+// tellFreed lets the other nodes look at once. Whom it does not reach finds the places at its next beat.
+func (k *Keeper) tellFreed(ctx context.Context) {
+	if err := k.store.Announce(ctx, []ident.ID{noID}); err != nil && ctx.Err() == nil {
+		k.log.Warn("cannot tell of free places", "error", err)
+	}
+}
+
+// hear takes what another node announces.
+func (k *Keeper) hear(ids []ident.ID) {
+	if i := slices.Index(ids, noID); i >= 0 {
+		ids = slices.Delete(ids, i, i+1)
+		select {
+		case k.freed <- struct{}{}:
+		default:
+		}
+	}
+	if len(ids) > 0 {
+		k.in.add(ids)
+	}
+}
+
 // announceLoop tells other nodes what the owner has committed for them: all that has come meanwhile at once.
 func (k *Keeper) announceLoop(ctx context.Context, _ Owner) error {
 	for {
@@ -57,7 +82,7 @@ func (k *Keeper) announceLoop(ctx context.Context, _ Owner) error {
 // listenLoop hears what other nodes announce, and listens again when the connection breaks.
 func (k *Keeper) listenLoop(ctx context.Context, _ Owner) error {
 	for {
-		err := k.store.Listen(ctx, k.in.add)
+		err := k.store.Listen(ctx, k.hear)
 		if ctx.Err() != nil {
 			return nil
 		}

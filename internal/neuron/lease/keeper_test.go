@@ -217,13 +217,13 @@ func TestTakeover(t *testing.T) {
 			if b.held().Len() > 128 {
 				t.Fatalf("%d places after %v", b.held().Len(), time.Since(left))
 			}
-			pass(term / 15)
+			pass(term / 150)
 			if time.Since(left) > 2*term {
 				t.Fatal("no takeover")
 			}
 		}
-		// Its last beat was at most a fifth of the lease ago when it ended.
-		if d := time.Since(left); d < term*4/5 || d > term+term/5+time.Second {
+		// Its last beat was at most a fifth of the lease ago when it ended, and the other looks when the lease is over.
+		if d := time.Since(left); d < term*4/5 || d > term+term/50 {
 			t.Errorf("taken over after %v", d)
 		}
 		if b.from["a"] != 128 {
@@ -237,7 +237,7 @@ func TestTakeover(t *testing.T) {
 		if err := c.Leave(t.Context(), c.Fence()); err != nil || c.Leased() {
 			t.Fatalf("leave: %v, leased %v", err, c.Leased())
 		}
-		pass(term / 5)
+		pass(time.Millisecond) // b is told
 		if b.held().Len() != neuron.Places || b.from["c"] != 0 {
 			t.Errorf("b holds %d, by former holders %v", b.held().Len(), b.from)
 		}

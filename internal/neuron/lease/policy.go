@@ -1,6 +1,10 @@
 package lease
 
-import "soma/internal/neuron"
+import (
+	"time"
+
+	"soma/internal/neuron"
+)
 
 // plan is what a node does about its places once it has read the table.
 type plan struct {
@@ -53,4 +57,16 @@ func lost(t *Table, before, after neuron.Fence) (neuron.Place, bool) {
 		}
 	}
 	return 0, false
+}
+
+// soonest is how long it takes at least until another node's lease lapses, with a little more: who looks then takes its places
+// as soon as that may be.
+func soonest(t *Table, self string, lease time.Duration) time.Duration {
+	wait := lease
+	for _, n := range t.Nodes {
+		if n.Alive && n.ID != self {
+			wait = min(wait, n.Beat.Add(lease).Sub(t.Now))
+		}
+	}
+	return max(wait, 0) + lease/200
 }

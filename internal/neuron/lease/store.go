@@ -52,7 +52,8 @@ type Store interface {
 	Give(ctx context.Context, fence neuron.Fence, places neuron.PlaceSet) error
 	// Leave does Give for all places and ends the node's beat, so that nobody waits for its lease to lapse.
 	Leave(ctx context.Context, fence neuron.Fence) error
-	// Announce tells the other nodes that outbox rows of their places have been committed. It is a hint and may be lost.
+	// Announce tells the other nodes that outbox rows of their places have been committed, by the zero id that places have
+	// become free. It is a hint and may be lost.
 	Announce(ctx context.Context, ids []ident.ID) error
 	// Listen calls fn with the ids that others announce, until ctx ends or the connection breaks.
 	Listen(ctx context.Context, fn func(ids []ident.ID)) error

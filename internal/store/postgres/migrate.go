@@ -66,6 +66,24 @@ func (s *Store) migrate(ctx context.Context, base *pgconn.Config) (err error) {
 	if s.generation == "" {
 		return errors.New("the database has no generation")
 	}
+	return s.secret(ctx, w)
+}
+
+// secret reads what the nodes of this database know each other by. The first to open the database makes it.
+func (s *Store) secret(ctx context.Context, w *session) error {
+	var b [32]byte
+	rand.Read(b[:])
+	if _, err := w.exec(ctx, "insert into meta (name, value) values ('peers', $1) on conflict (name) do nothing", hex.EncodeToString(b[:])); err != nil {
+		return err
+	}
+	v, err := w.value(ctx, "select value from meta where name = 'peers'")
+	if err != nil {
+		return err
+	}
+	s.peers, _ = v.(string)
+	if len(s.peers) != 2*len(b) {
+		return errors.New("the database holds no secret of its nodes: delete the row 'peers' of meta, and the next start makes another")
+	}
 	return nil
 }
 

@@ -51,6 +51,7 @@ type Store struct {
 	options    Options
 	limits     neuron.Limits
 	generation string
+	peers      string        // secret
 	tag        string        // of this store among those that give hints
 	patience   time.Duration // patience
 	texts      texts
@@ -144,6 +145,9 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 
 // Generation names the database from its creation on: a cursor of another generation means nothing here.
 func (s *Store) Generation() string { return s.generation }
+
+// PeerSecret is what the nodes of this database show each other, 64 hex digits. It must not be logged nor shown.
+func (s *Store) PeerSecret() string { return s.peers }
 
 // Close waits for running calls and closes all connections. It may be called twice.
 func (s *Store) Close() error {
