@@ -233,8 +233,12 @@ func TestCompactionShowsAsGaps(t *testing.T) {
 	if tr := w.trace(t, j.Entries[0].ID); len(tr.Nodes) != 64 || tr.Nodes[0].ID != d.ID.String() || !slices.Equal(tr.Gaps, gaps) {
 		t.Errorf("%d nodes, %+v", len(tr.Nodes), tr.Gaps)
 	}
-	w.compact(t, id("a"), 49)
+	w.compact(t, id("a"), 2, 49) // the first one is found by the correlation
 	gaps[1].First = 50
+	if tr := w.trace(t, j.Entries[0].ID); len(tr.Nodes) != 17 || tr.Nodes[0].ID != d.ID.String() || tr.Nodes[1].Kind != wire.NodeGap || tr.Nodes[1].Depth != 0 {
+		t.Errorf("with its beginning:\n%s", shape(tr))
+	}
+	w.compact(t, id("a"), 1, 1)
 	tr := w.trace(t, j.Entries[0].ID)
 	if tr.Correlation != d.ID.String() || !slices.Equal(tr.Gaps, gaps) ||
 		len(tr.Nodes) != 16 || tr.Nodes[0].Kind != wire.NodeGap || tr.Nodes[15].Depth != 15 {

@@ -139,14 +139,15 @@ func (w *world) trace(t *testing.T, asked string) wire.Trace {
 }
 
 // compact deletes the turn rows of a neuron that have left its window, which the store does with those of many at once.
-func (w *world) compact(t *testing.T, n neuron.ID, through int) {
+func (w *world) compact(t *testing.T, n neuron.ID, from, through int) {
 	t.Helper()
 	db, err := sql.Open("sqlite", w.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), "delete from turn where neuron = (select key from neuron where id = ?) and seq <= ?", n.String(), through); err != nil {
+	if _, err := db.ExecContext(t.Context(), "delete from turn where neuron = (select key from neuron where id = ?) and seq between ? and ?",
+		n.String(), from, through); err != nil {
 		t.Fatal(err)
 	}
 }
