@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"soma/ident"
+	"soma/internal/feed"
 	"soma/internal/neuron"
 	"soma/internal/neuron/call"
 )
@@ -73,6 +74,42 @@ func TestCallIsToldInTheJournals(t *testing.T) {
 		if rows := b.rows(t); rows["b"] != "hello" || rows["c"] != "hello" || rows["caller"] != "hello back" {
 			t.Errorf("rows %v", rows)
 		}
+	})
+}
+
+// N-16, N-27: who watches the outgoing feed sees a step at its commit, while the turn still runs, and nothing twice.
+func TestStepsAreWatched(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *base) {
+		seen := make(chan struct{})
+		k := kind(func(turn *neuron.Turn, n note) error {
+			if err := neuron.Send(turn, id("x"), sentType, n); err != nil {
+				return err
+			}
+			if _, err := call.Do(turn, echo, id("b"), n); err != nil {
+				return err
+			}
+			<-seen
+			return nil
+		})
+		call.Serve(k, echo, func(_ *neuron.Turn, n note) (note, error) { return n, nil })
+		w := start(t, b, k)
+		watcher := w.Watch(id("a"), neuron.Out, feed.Cursor{})
+		defer watcher.Close()
+		end := make(chan error, 1)
+		go func() { end <- w.Deliver(t.Context(), fresh(t, id("a"), "x")) }()
+		for seq, alias := range []string{call.RequestedAlias, sentType.Alias(), call.CompletedAlias} {
+			e, err := watcher.Next(t.Context())
+			if err != nil || e.Item.Seq != uint64(seq)+1 || e.Item.Value.Alias != alias {
+				t.Fatalf("%+v, %v, want %d %s", e, err, seq+1, alias)
+			}
+			if seq == 0 {
+				close(seen)
+			}
+		}
+		if err := <-end; err != nil {
+			t.Error(err)
+		}
+		w.wantClean()
 	})
 }
 
