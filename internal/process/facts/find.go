@@ -1,10 +1,11 @@
 package facts
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
-	"time"
 
 	"soma/ident"
 	"soma/internal/agent/turn"
@@ -38,23 +39,17 @@ func (f *Facts) process(ctx context.Context, text string) (p evidence.Found, ok 
 		return p, false, nil
 	}
 	var client *string
-	var at *int64
-	err = f.Reader.Query(ctx, `select (select client_id from input i where i.session = p.session and i.pid = p.pid order by i.id desc limit 1),
-(select max(at) from input i where i.session = p.session and i.pid = p.pid) from process p where p.pid = ?`, []any{int64(pid)},
-		func(scan func(...any) error) error { ok = true; return scan(&client, &at) })
+	var row []byte
+	err = f.Reader.Query(ctx, `select i.client_id, i.id from process p left join input i on i.session = p.session and i.pid = p.pid
+where p.pid = ? order by i.id desc limit 1`, []any{int64(pid)}, func(scan func(...any) error) error { ok = true; return scan(&client, &row) })
 	if err != nil || !ok {
 		return p, false, err
 	}
 	p = evidence.Found{Is: "process", Neurons: []neuron.ID{f.of(process.ProcessKind, pid.String())}, Pick: newest}
 	if client != nil {
-		p.Pick = func(list []neuron.Entry) int {
-			if i := admits(list, *client, time.UnixMicro(*at)); i >= 0 {
-				return i
-			}
-			return newest(list)
-		}
+		p.Delivery, err = f.admitting(ctx, row, *client)
 	}
-	return p, true, nil
+	return p, true, err
 }
 
 func (f *Facts) of(kind, key string) neuron.ID {
@@ -63,30 +58,39 @@ func (f *Facts) of(kind, key string) neuron.ID {
 
 func newest(list []neuron.Entry) int { return len(list) - 1 }
 
-// admits finds the delivery that brought an input; where it is not kept any more, one of the same causal tree: that began with
-// the input's own delivery, just before the input was stored.
-func admits(list []neuron.Entry, client string, at time.Time) int {
-	best := -1
-	for i := range list {
-		e := &list[i]
-		if e.Alias == process.AdmitAlias || e.Alias == process.ForwardAlias {
-			var m struct {
-				ClientID string `json:"client_id"`
+// nearby bounds the deliveries among which that of an input is looked for.
+const nearby = 2000
+
+// admitting finds the delivery whose turn has stored an input: its id was made just before that of the input's row. It is
+// zero where it is not kept any more.
+func (f *Facts) admitting(ctx context.Context, row []byte, client string) (found ident.ID, err error) {
+	err = f.Reader.Query(ctx, `select incoming from turn where delivery_id < ? order by delivery_id desc limit ?`, []any{row, int64(nearby)},
+		func(scan func(...any) error) error {
+			var b []byte
+			var e neuron.Entry
+			if err := scan(&b); err != nil {
+				return err
 			}
-			if json.Unmarshal(e.Payload, &m) == nil && m.ClientID == client {
-				return i
+			if !found.IsZero() || !bytes.Contains(b, []byte(client)) {
+				return nil
 			}
-			continue
-		}
-		began := e.Correlation.Time()
-		if began.After(at) || at.Sub(began) > time.Minute {
-			continue
-		}
-		if best < 0 || began.After(list[best].Correlation.Time()) {
-			best = i
-		}
+			if err := read(b, &e); err != nil {
+				return err
+			}
+			if admits(&e, client) {
+				found = e.ID
+			}
+			return nil
+		})
+	return found, err
+}
+
+// admits reports whether a delivery brought an input.
+func admits(e *neuron.Entry, client string) bool {
+	var m struct {
+		ClientID string `json:"client_id"`
 	}
-	return best
+	return (e.Alias == process.AdmitAlias || e.Alias == process.ForwardAlias) && json.Unmarshal(e.Payload, &m) == nil && m.ClientID == client
 }
 
 // cell finds the delivery that ended a cell, or the one whose turn has started it.
@@ -163,10 +167,16 @@ func orNewest(pick func([]neuron.Entry) int) func([]neuron.Entry) int {
 func (f *Facts) input(ctx context.Context, text string) (p evidence.Found, ok bool, err error) {
 	var session string
 	var pid ident.PID
-	var at int64
-	err = f.Reader.Query(ctx, `select session, pid, at from input where client_id = ? order by at desc limit 1`, []any{text},
-		func(scan func(...any) error) error { ok = true; return scan(&session, &pid, &at) })
+	var row []byte
+	err = f.Reader.Query(ctx, `select session, pid, id from input where client_id = ? order by id desc limit 1`, []any{text},
+		func(scan func(...any) error) error { ok = true; return scan(&session, &pid, &row) })
+	if err != nil || !ok {
+		return p, false, err
+	}
 	p = evidence.Found{Is: wire.NodeInput, Neurons: []neuron.ID{f.of(process.ProcessKind, pid.String()), f.of(process.SessionKind, session)},
-		Pick: func(list []neuron.Entry) int { return admits(list, text, time.UnixMicro(at)) }}
-	return p, ok, err
+		Pick: func(list []neuron.Entry) int {
+			return slices.IndexFunc(list, func(e neuron.Entry) bool { return admits(&e, text) })
+		}}
+	p.Delivery, err = f.admitting(ctx, row, text)
+	return p, true, err
 }
