@@ -10,6 +10,8 @@ const (
 	Version       = 1
 	HeaderVersion = "Soma-Wire"
 	HeaderBuild   = "Soma-Build"
+	// HeaderHop marks a request that one daemon has handed to another: that one answers it or refuses it.
+	HeaderHop = "Soma-Hop"
 )
 
 // MaxBody bounds a request body in bytes, unless a route says more; MaxCellBody is that of the cell route.

@@ -17,6 +17,8 @@ const (
 	Conflict         Code = "conflict" // the id is taken by a request that said something else
 	ProcessEnded     Code = "process_ended"
 	SessionClosed    Code = "session_closed"
+	InUse            Code = "in_use" // what shall be removed is in use
+	Gone             Code = "gone"   // it was there and was removed; its id is not used again
 	TooLarge         Code = "too_large"
 	UnsupportedMedia Code = "unsupported_media_type"
 	Unprocessable    Code = "unprocessable" // well-formed, but it cannot be done: no such model, python too old
@@ -26,6 +28,7 @@ const (
 	Busy             Code = "busy"
 	WireVersion      Code = "wire_version"
 	Stopping         Code = "stopping"
+	Unavailable      Code = "unavailable" // nobody answers for it at this moment: try again
 	Internal         Code = "internal"
 )
 
@@ -42,8 +45,10 @@ func (c Code) Status() int {
 		return 404
 	case MethodNotAllowed:
 		return 405
-	case Conflict, ProcessEnded, SessionClosed:
+	case Conflict, ProcessEnded, SessionClosed, InUse:
 		return 409
+	case Gone:
+		return 410
 	case TooLarge:
 		return 413
 	case UnsupportedMedia:
@@ -54,7 +59,7 @@ func (c Code) Status() int {
 		return 426
 	case Busy:
 		return 429
-	case Stopping:
+	case Stopping, Unavailable:
 		return 503
 	}
 	return 500

@@ -20,7 +20,7 @@ type DeadLetter struct {
 	Attempts    int             `json:"attempts"`
 	SentAt      time.Time       `json:"sent_at"`
 	EndedAt     time.Time       `json:"ended_at"`
-	Payload     json.RawMessage `json:"payload,omitempty"` // absent where it is kept apart because of its size
+	Payload     json.RawMessage `json:"payload,omitempty"` // absent where it is protected, or kept apart because of its size
 }
 
 // Redriven answers PUT /v1/deadletters/{letter}/redrive: As is the id under which the delivery was sent again.
@@ -93,6 +93,7 @@ type JournalEntry struct {
 	Refused     string          `json:"refused,omitempty"`    // the code of an incoming one that was settled without being handled
 	Ended       *JournalEnded   `json:"ended,omitempty"`      // of a fact in the outgoing feed
 	Content     string          `json:"content,omitempty"`    // where a large payload is kept
+	Protected   bool            `json:"protected,omitempty"`  // the payload is not shown
 	Payload     json.RawMessage `json:"payload,omitempty"`
 }
 

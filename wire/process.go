@@ -23,6 +23,7 @@ type Process struct {
 	Cost      *int64     `json:"cost_nano"` // own cost in nano-dollars; null when any part is unknown
 	Estimated bool       `json:"cost_estimated,omitempty"`
 	Inputs    int        `json:"inputs_waiting"`
+	Node      string     `json:"node,omitempty"` // that holds its session, where daemons share the store
 	CreatedAt time.Time  `json:"created_at"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 }
@@ -107,6 +108,20 @@ type Status struct {
 	Models     []string       `json:"models"`
 	// ProviderEnv names the provider variables that the daemon found when it started.
 	ProviderEnv []string `json:"provider_env"`
+	// URL is where the daemon listens on TCP, empty for nowhere; Node, with Nodes, is set where daemons share the store.
+	URL   string `json:"url,omitempty"`
+	Node  string `json:"node,omitempty"`
+	Nodes []Node `json:"nodes,omitempty"`
+}
+
+// Node is one of the daemons that share a store.
+type Node struct {
+	ID     string `json:"id"`
+	URL    string `json:"url,omitempty"`
+	Places int    `json:"places"` // of 256, that it holds
+	// Alive says that its last beat is younger than the lease; BeatMS is how old that is, null for one that has left.
+	Alive  bool   `json:"alive"`
+	BeatMS *int64 `json:"beat_ms"`
 }
 
 // StoreStatus tells the size of the store.
@@ -128,6 +143,7 @@ type Kernel struct {
 	Cells     int       `json:"cells"`
 	Python    string    `json:"python"`
 	UsedAt    time.Time `json:"used_at"`
+	Node      string    `json:"node,omitempty"`
 }
 
 // Stop is the body of POST /v1/daemon/stop.

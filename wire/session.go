@@ -27,9 +27,10 @@ type Session struct {
 	Model     string     `json:"model,omitempty"`
 	Agent     string     `json:"agent,omitempty"`
 	Python    string     `json:"python,omitempty"`
-	State     string     `json:"state"` // open, closed
+	State     string     `json:"state"` // open, closed, removing
 	PID       uint64     `json:"pid,omitempty"`
 	LastEvent uint64     `json:"last_event"`
+	Node      string     `json:"node,omitempty"` // that holds it, where daemons share the store
 	CreatedAt time.Time  `json:"created_at"`
 	ClosedAt  *time.Time `json:"closed_at,omitempty"`
 }

@@ -57,4 +57,6 @@ type Item struct {
 	Live  *Live
 	// Dropped says that the reader was slow and has lost items: the committed ones are in the store.
 	Dropped bool
+	// Hint is what another daemon of the store tells of one of its sessions.
+	Hint *Hint
 }

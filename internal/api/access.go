@@ -9,6 +9,7 @@ const (
 	Open           // no credential is asked for
 	Read           // sees everything
 	Operate        // works with sessions and processes
+	Peer           // another daemon of the store, for one that it has let do this
 	Admin          // rules the daemon
 )
 
@@ -20,6 +21,8 @@ func (a Access) String() string {
 		return "read"
 	case Operate:
 		return "operate"
+	case Peer:
+		return "peer"
 	case Admin:
 		return "admin"
 	}

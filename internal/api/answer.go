@@ -89,6 +89,9 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
+	if e.Code == wire.Unavailable {
+		w.Header().Set("Retry-After", retryAfter)
+	}
 	write(w, r, e.Status, text)
 }
 

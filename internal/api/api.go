@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -113,6 +114,10 @@ type Options struct {
 	// ("example.org:7621") under which it may be asked. Both are for TCP only and may be left out.
 	Exposed bool
 	Hosts   []string
+	// TLS is how a TCP listener is spoken to; nil: in the clear, which Exposed must allow for other machines.
+	TLS *tls.Config
+	// Peers are the other daemons of the store; nil: this one answers for everything.
+	Peers Peers
 }
 
 // Server answers requests. It is safe for use from many goroutines and may serve several listeners.

@@ -20,6 +20,7 @@ type call struct {
 	w     http.ResponseWriter
 	r     *http.Request
 	body  int64
+	text  []byte // of the body, once it was read
 	query url.Values
 	out   *stream // of a route that streams, once it has begun
 }
@@ -119,6 +120,9 @@ func decode[T any](c *call) (T, error) {
 const drained = 4 << 20
 
 func (c *call) read() ([]byte, error) {
+	if c.text != nil {
+		return c.text, nil
+	}
 	text, err := io.ReadAll(io.LimitReader(c.r.Body, c.body+1))
 	if err == nil && int64(len(text)) > c.body {
 		_, _ = io.CopyN(io.Discard, c.r.Body, drained)
@@ -128,6 +132,7 @@ func (c *call) read() ([]byte, error) {
 		return nil, wire.Errorf(wire.BadRequest, "the body ends too early")
 	}
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{}) // a broken connection shows itself later
+	c.text = text
 	return text, nil
 }
 

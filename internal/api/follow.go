@@ -119,7 +119,7 @@ func (f *follower) send(e *wire.Event) error {
 
 // followHints streams where sessions stand. A hint that was lost is made good by one for each session.
 func followHints(s *Server, ctx context.Context, c *call) error {
-	sub := s.Events.Subscribe("")
+	sub := s.hints(c)
 	defer sub.Close()
 	out, err := s.begin(c)
 	if err != nil {
@@ -134,6 +134,8 @@ func followHints(s *Server, ctx context.Context, c *call) error {
 			err = s.hintAll(ctx, out)
 		case item.Event != nil:
 			err = out.event("hint", "", wire.Hint{Session: item.Event.Session, Seq: item.Event.Seq})
+		case item.Hint != nil:
+			err = out.event("hint", "", item.Hint)
 		}
 		if err == nil {
 			err = out.flush()
@@ -142,6 +144,14 @@ func followHints(s *Server, ctx context.Context, c *call) error {
 			return err
 		}
 	}
+}
+
+// hints begins to listen to all daemons of the store; a daemon that asks another one hears of that one's sessions only.
+func (s *Server) hints(c *call) Subscription {
+	if s.Peers == nil || c.r.Header.Get(wire.HeaderHop) != "" {
+		return s.Events.Subscribe("")
+	}
+	return s.Peers.Hints()
 }
 
 func (s *Server) hintAll(ctx context.Context, out *stream) error {

@@ -58,7 +58,7 @@ func (s *Server) admitted(d door, r *http.Request) (Access, *wire.Error) {
 			Do("use the address that the daemon listens on")
 	}
 	for _, origin := range r.Header.Values("Origin") {
-		if origin != "http://"+r.Host {
+		if origin != d.scheme+r.Host {
 			return Nobody, wire.Errorf(wire.ForbiddenOrigin, "requests of other web pages are refused")
 		}
 	}
@@ -114,7 +114,14 @@ func (s *Server) route(row route) http.Handler {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout + writeLimit))
 		ctx, cancel := context.WithTimeout(r.Context(), timeout)
 		defer cancel()
-		body, err := row.answer(s, ctx, c)
+		done, err := s.elsewhere(row, ctx, c)
+		if done {
+			return
+		}
+		var body any
+		if err == nil {
+			body, err = row.answer(s, ctx, c)
+		}
 		if err != nil {
 			s.fail(w, r, err)
 			return

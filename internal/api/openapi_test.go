@@ -208,7 +208,7 @@ func TestSchemasAreTheStructs(t *testing.T) { // I-20
 		wire.Hint{}, wire.OpenSession{}, wire.Session{}, wire.Input{}, wire.InputState{}, wire.RunCell{}, wire.Cell{},
 		wire.CellFault{}, wire.OutputPage{}, message.Message{}, message.Call{}, message.Opaque{}, message.Usage{},
 		wire.DeadLetter{}, wire.Redriven{}, wire.Discarded{}, wire.Journal{}, wire.JournalReset{}, wire.JournalEntry{}, wire.JournalEnded{},
-		wire.Trace{}, wire.TraceNode{}, wire.TraceGap{}, wire.List[wire.DeadLetter]{},
+		wire.Trace{}, wire.TraceNode{}, wire.TraceGap{}, wire.List[wire.DeadLetter]{}, wire.Node{},
 		wire.List[wire.Session]{}, wire.List[wire.Process]{}, wire.List[wire.Message]{}, wire.List[wire.LedgerRow]{}, wire.List[wire.Model]{},
 	} {
 		typ := reflect.TypeOf(v)

@@ -25,6 +25,8 @@ type route struct {
 	answer func(*Server, context.Context, *call) (any, error)
 	stream func(*Server, context.Context, *call) error
 	wait   time.Duration // how long the client may ask the handler to wait
+	// owned says that the daemon answers which holds what the path names: for what is written, and for what is not in rows yet.
+	owned bool
 }
 
 const (
@@ -51,6 +53,7 @@ func routes() []route {
 	stream := func(path string, h func(*Server, context.Context, *call) error, query ...string) route {
 		return route{Route: Route{Method: get, Path: path, Access: Read, Query: query, Stream: true}, stream: h}
 	}
+	owned := func(r route) route { r.owned = true; return r }
 	table := []route{
 		answer(get, "/healthz", Open, 0, health),
 		answer(get, "/metrics", Read, 0, metrics),
@@ -60,28 +63,28 @@ func routes() []route {
 		answer(post, "/v1/daemon/stop", Admin, wire.MaxBody, stop),
 
 		answer(get, "/v1/sessions", Read, 0, listSessions, "workspace", "kind", "after", "limit"),
-		answer(put, "/v1/sessions/{session}", Operate, wire.MaxBody, openSession),
+		owned(answer(put, "/v1/sessions/{session}", Operate, wire.MaxBody, openSession)),
 		answer(get, "/v1/sessions/{session}", Read, 0, getSession),
-		answer(http.MethodDelete, "/v1/sessions/{session}", Operate, 0, closeSession),
-		answer(put, "/v1/sessions/{session}/inputs/{client}", Operate, wire.MaxBody, admit),
+		owned(answer(http.MethodDelete, "/v1/sessions/{session}", Operate, 0, closeSession)),
+		owned(answer(put, "/v1/sessions/{session}/inputs/{client}", Operate, wire.MaxBody, admit)),
 		answer(get, "/v1/sessions/{session}/inputs/{client}", Read, 0, getInput),
-		answer(put, "/v1/sessions/{session}/cells/{client}", Operate, wire.MaxCellBody, runCell),
-		stream("/v1/sessions/{session}/events", followSession, "after"),
+		owned(answer(put, "/v1/sessions/{session}/cells/{client}", Operate, wire.MaxCellBody, runCell)),
+		owned(stream("/v1/sessions/{session}/events", followSession, "after")),
 
 		answer(get, "/v1/cells/{cell}", Read, 0, getCell),
-		answer(put, "/v1/cells/{cell}/interrupt", Operate, 0, interruptCell),
+		owned(answer(put, "/v1/cells/{cell}/interrupt", Operate, 0, interruptCell)),
 		answer(get, "/v1/cells/{cell}/output", Read, 0, cellOutput, "offset", "limit"),
 
 		answer(get, "/v1/processes", Read, 0, listProcesses, "all", "workspace", "session", "after", "limit"),
-		answer(get, "/v1/processes/{pid}", Read, 0, getProcess, "wait"),
-		answer(put, "/v1/processes/{pid}/signals/{client}", Operate, wire.MaxBody, signal),
+		owned(answer(get, "/v1/processes/{pid}", Read, 0, getProcess, "wait")),
+		owned(answer(put, "/v1/processes/{pid}/signals/{client}", Operate, wire.MaxBody, signal)),
 		answer(get, "/v1/processes/{pid}/messages", Read, 0, listMessages, "after", "limit"),
 		answer(get, "/v1/processes/{pid}/ledger", Read, 0, listLedger, "after", "limit"),
 
 		stream("/v1/events", followHints),
 
 		answer(get, "/v1/neurons/{owner}/{kind}/{key}/journal", Read, 0, journal, "feed", "after", "limit"),
-		stream("/v1/neurons/{owner}/{kind}/{key}/journal/entries", followJournal, "feed", "after"),
+		owned(stream("/v1/neurons/{owner}/{kind}/{key}/journal/entries", followJournal, "feed", "after")),
 		answer(get, "/v1/deadletters", Read, 0, listDeadLetters, "after", "limit"),
 		answer(put, "/v1/deadletters/{letter}/redrive", Operate, 0, redrive),
 		answer(http.MethodDelete, "/v1/deadletters/{letter}", Operate, 0, discard),

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -35,6 +36,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		_ = l.Close()
 		return fmt.Errorf("cannot serve on %s: %w", l.Addr(), err)
+	}
+	if !d.unix && s.TLS != nil {
+		l = tls.NewListener(l, s.TLS)
 	}
 	var fresh freshConns
 	server := &http.Server{
@@ -124,13 +128,14 @@ func untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // door is how a listener can be reached.
 type door struct {
-	unix  bool
-	hosts map[string]bool
+	unix   bool
+	scheme string // of a page of its own
+	hosts  map[string]bool
 }
 
 func (s *Server) door(addr net.Addr) (door, error) {
 	names := []string{"localhost", "127.0.0.1", "[::1]"}
-	d := door{hosts: map[string]bool{}}
+	d := door{hosts: map[string]bool{}, scheme: "http://"}
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
 		d.unix = true
@@ -139,12 +144,15 @@ func (s *Server) door(addr net.Addr) (door, error) {
 		}
 		return d, nil
 	}
-	if !tcp.IP.IsLoopback() && !s.Exposed {
+	port := 80
+	if s.TLS != nil {
+		d.scheme, port = "https://", 443
+	} else if !tcp.IP.IsLoopback() && !s.Exposed {
 		return door{}, ErrExposed
 	}
 	for _, name := range names {
 		d.hosts[fmt.Sprintf("%s:%d", name, tcp.Port)] = true
-		if tcp.Port == 80 {
+		if tcp.Port == port {
 			d.hosts[name] = true
 		}
 	}

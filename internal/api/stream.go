@@ -45,7 +45,10 @@ func (s *Server) streamed(row route, c *call) error {
 	defer s.streams.Add(-1)
 	ctx, cancel := untilStop(c.r.Context())
 	defer cancel()
-	err := row.stream(s, ctx, c)
+	done, err := s.elsewhere(row, ctx, c)
+	if err == nil && !done {
+		err = row.stream(s, ctx, c)
+	}
 	if out := c.out; out != nil {
 		defer out.release()
 		var refusal *wire.Error
