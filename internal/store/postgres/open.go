@@ -127,6 +127,13 @@ func open(ctx context.Context, dsn string, options Options) (_ *Store, err error
 	return s, nil
 }
 
+// plans are settings of the planner. Statements are few and simple, so each is planned once and none is worth compiling. They
+// find rows by keys: a plan made while a table is new, before the server has counted its rows, would read it whole for ever.
+var plans = map[string]string{
+	"plan_cache_mode": "force_generic_plan", "jit": "off",
+	"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+}
+
 // configured copies the settings of a connection and adds those of the session.
 func configured(base *pgconn.Config, session map[string]string) *pgconn.Config {
 	c := base.Copy()
@@ -134,6 +141,7 @@ func configured(base *pgconn.Config, session map[string]string) *pgconn.Config {
 		c.RuntimeParams["application_name"] = "soma"
 	}
 	c.RuntimeParams["client_encoding"] = "UTF8"
+	maps.Copy(c.RuntimeParams, plans)
 	maps.Copy(c.RuntimeParams, session)
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = patience

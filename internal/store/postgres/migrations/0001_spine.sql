@@ -189,6 +189,7 @@ create table message (
 	at      bigint not null,
 	primary key (branch, seq)
 );
+create index message_content on message (content) where content is not null;
 
 -- owner: process
 create table input (
@@ -273,7 +274,7 @@ create table ledger (
 	primary key (pid, id)
 );
 
--- owner: process/retention
+-- owner: process
 create table ledger_sum (
 	session     text collate "C" not null,  -- that was removed; '' for those removed longest ago
 	provider    bytea not null,
