@@ -45,6 +45,9 @@ type Delivery struct {
 	Lane  Lane      `json:"lane,omitempty"`
 	// Key is the idempotency key that domain code may use past the dedupe window; empty means the ID's text.
 	Key string `json:"key,omitempty"`
+	// Protected says that the payload is evidence for the neurons that it goes to: journals and dead letters that people read
+	// show all but it (N-43).
+	Protected bool `json:"protected,omitempty"`
 	// Request is set on a delivery that carries out a call.
 	Request *Request `json:"request,omitempty"`
 }

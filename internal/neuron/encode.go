@@ -48,6 +48,9 @@ func AppendDelivery(b []byte, d *Delivery) ([]byte, error) {
 	if d.Key != "" {
 		b = AppendText(append(b, `,"key":`...), d.Key)
 	}
+	if d.Protected {
+		b = append(b, `,"protected":true`...)
+	}
 	if d.Request != nil {
 		request, err := json.Marshal(d.Request)
 		if err != nil {

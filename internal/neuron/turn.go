@@ -116,6 +116,9 @@ func OnLane(l Lane) SendOption { return func(d *Delivery) { d.Lane = l } }
 // WithKey gives the delivery an idempotency key.
 func WithKey(key string) SendOption { return func(d *Delivery) { d.Key = key } }
 
+// Protected keeps the payload from those who read journals: for facts that carry what a call was asked or answered.
+func Protected() SendOption { return func(d *Delivery) { d.Protected = true } }
+
 // WithID gives the delivery an id of its own, for sends that must come out equal when repeated.
 func WithID(id ident.ID) SendOption { return func(d *Delivery) { d.ID = id } }
 

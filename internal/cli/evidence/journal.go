@@ -181,6 +181,9 @@ func entryNote(e *wire.JournalEntry) string {
 	if e.Request != "" {
 		notes = append(notes, "call "+e.Request)
 	}
+	if e.Protected {
+		notes = append(notes, "protected")
+	}
 	if e.Attempts > 1 {
 		notes = append(notes, fmt.Sprintf("at attempt %d", e.Attempts))
 	}

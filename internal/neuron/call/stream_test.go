@@ -197,8 +197,8 @@ func TestLostCalls(t *testing.T) {
 		call.Serve(k, echo, func(turn *neuron.Turn, n note) (note, error) { runs.add("method"); return n, nil })
 		counting(k, &runs)
 		w := start(t, b, k)
-		once := fresh(t, id("once"), "once")
-		for _, d := range []neuron.Delivery{fresh(t, id("stream"), "stream"), once} {
+		streamed, once := fresh(t, id("stream"), "stream"), fresh(t, id("once"), "once")
+		for _, d := range []neuron.Delivery{streamed, once} {
 			if err := w.Deliver(t.Context(), d); !errors.Is(err, errBroken) {
 				t.Errorf("%v", err)
 			}
@@ -220,6 +220,11 @@ func TestLostCalls(t *testing.T) {
 		if runs.of("stream disposed at 3") != 1 || runs.of("method") != 2 {
 			t.Errorf("%v", runs.n)
 		}
+		for _, e := range w.entries(id("b"), neuron.In) { // the disposal belongs to the stream, whoever ended it
+			if e.Alias == count.Alias() && (e.Correlation != streamed.ID || e.Causation != streamed.ID) {
+				t.Errorf("accepted %+v", e)
+			}
+		}
 		if in := w.entries(id("once"), neuron.In); len(in) != 1 || in[0].Alias != call.LostAlias || in[0].Correlation != once.ID {
 			t.Errorf("accepted %+v", in)
 		}
@@ -236,6 +241,34 @@ func TestLostCalls(t *testing.T) {
 			}
 		}
 		w.wantClean()
+	})
+}
+
+// N-27: a delivery that is given up after its handler has called leaves a call that is ended as lost.
+func TestGivenUpCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := fake()
+		k := kind(func(turn *neuron.Turn, n note) error {
+			if _, err := call.Do(turn, echo, id("b"), n); err != nil {
+				return err
+			}
+			return errBroken
+		})
+		call.Serve(k, echo, func(_ *neuron.Turn, n note) (note, error) { return n, nil })
+		limits := quick()
+		limits.Attempts = 3
+		w := startUntil(t, b, 0, limits, k)
+		if err := w.Accept(t.Context(), fresh(t, id("a"), "x")); err != nil {
+			t.Fatal(err)
+		}
+		w.quiet()
+		w.wantFacts(id("a"), "requested")
+		pass(call.DefaultDeadline + 20*time.Second)
+		w.quiet()
+		w.wantFacts(id("a"), "requested", "failed(unknown)")
+		if len(pending(t, b)) != 0 {
+			t.Error("the call is left")
+		}
 	})
 }
 

@@ -104,6 +104,7 @@ func TestEntriesAreJSON(t *testing.T) {
 				Seq: rapid.Uint64().Draw(t, "seq"), Depth: rapid.Int().Draw(t, "depth"), Lane: neuron.Lane(rapid.Byte().Draw(t, "lane")),
 				At: time.Unix(0, rapid.Int64().Draw(t, "at")).UTC(), Key: texts.Draw(t, "key"),
 			}}
+			e.Protected = rapid.Bool().Draw(t, "protected")
 			if rapid.Bool().Draw(t, "asked") {
 				e.Request = &neuron.Request{ID: ids.Draw(t, "request"), Until: e.At}
 				for range rapid.IntRange(0, 2).Draw(t, "waiting") {

@@ -58,9 +58,13 @@ func letterID(s string) (ident.ID, error) {
 }
 
 func letterOf(d *neuron.DeadLetter) wire.DeadLetter {
-	return wire.DeadLetter{
+	w := wire.DeadLetter{
 		ID: d.ID.String(), Alias: d.Alias, Caller: d.Caller.String(), Target: d.Target.String(), Correlation: text(d.Correlation),
 		Causation: text(d.Causation), Code: string(d.Code), Error: d.Error, Attempts: d.Attempts, SentAt: d.At.UTC(),
 		EndedAt: d.EndedAt.UTC(), Payload: d.Payload,
 	}
+	if d.Protected {
+		w.Payload = nil
+	}
+	return w
 }

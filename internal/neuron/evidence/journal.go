@@ -111,6 +111,9 @@ func entryOf(seq uint64, e *neuron.Entry) wire.JournalEntry {
 	if e.Emitted != nil {
 		w.Receivers = &e.Emitted.Receivers
 	}
+	if e.Protected {
+		w.Protected, w.Payload, w.Content = true, nil, ""
+	}
 	if e.Request != nil {
 		w.Request = text(e.Request.ID)
 	}
