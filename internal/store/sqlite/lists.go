@@ -9,6 +9,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/store/window"
 )
 
 const (
@@ -50,7 +51,7 @@ func scanOutbox(o *neuron.OutboxRow, scan func(...any) error) error {
 	if err := scan(&o.Place, &body, &due, &first, &tried, &o.Attempts, &o.Crashes, &o.Alarm); err != nil {
 		return err
 	}
-	o.Due, o.FirstTry, o.Tried = fromMicros(due), fromMicros(first), time.Duration(tried)*time.Microsecond
+	o.Due, o.FirstTry, o.Tried = window.FromMicros(due), window.FromMicros(first), time.Duration(tried)*time.Microsecond
 	return json.Unmarshal(body, &o.Delivery)
 }
 
@@ -93,7 +94,7 @@ func (s *Store) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]n
 		if err := scan(&body, &d.Code, &d.Error, &d.Attempts, &ended); err != nil {
 			return err
 		}
-		d.EndedAt = fromMicros(ended)
+		d.EndedAt = window.FromMicros(ended)
 		return json.Unmarshal(body, &d.Delivery)
 	})
 }

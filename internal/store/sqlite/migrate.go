@@ -5,58 +5,18 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
-	"slices"
 	"strconv"
-	"strings"
 
 	"soma/internal/crash"
+	"soma/internal/store/schema"
 )
 
-// SchemaError reports a database whose schema this build cannot use: one of a later build, or no database of Soma at all.
-type SchemaError struct {
-	Found string // the schema's number, or what the file is
-	Known int    // the last schema that this build knows
-}
-
-func (e *SchemaError) Error() string {
-	return fmt.Sprintf("the home has schema %s, this build knows up to %d: use the build that made it, or another home", e.Found, e.Known)
-}
-
-func foreign(known int) error { return &SchemaError{Found: "of another program", Known: known} }
-
-type migration struct {
-	number int
-	name   string
-	script string
-}
-
-// load reads the migrations in order. They are numbered 1, 2, … without a gap.
-func load(files fs.FS) ([]migration, error) {
-	names, err := fs.Glob(files, "*.sql")
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(names)
-	var out []migration
-	for i, name := range names {
-		digits, _, _ := strings.Cut(name, "_")
-		n, err := strconv.Atoi(digits)
-		if err != nil || n != i+1 {
-			return nil, fmt.Errorf("migration %s: want number %04d", name, i+1)
-		}
-		b, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, migration{n, name, string(b)})
-	}
-	return out, nil
-}
+// SchemaError reports a database whose schema this build cannot use.
+type SchemaError = schema.Error
 
 // migrate applies what the database lacks, each migration in a transaction of its own.
-func migrate(ctx context.Context, w *writer, all []migration) error {
-	at, err := schema(ctx, w, len(all))
+func migrate(ctx context.Context, w *writer, all []schema.Migration) error {
+	at, err := applied(ctx, w, len(all))
 	if err != nil {
 		return err
 	}
@@ -70,13 +30,13 @@ func migrate(ctx context.Context, w *writer, all []migration) error {
 	}
 	for _, m := range all[at:] {
 		if err := apply(ctx, w, m); err != nil {
-			return fmt.Errorf("cannot apply migration %s: %w", m.name, err)
+			return fmt.Errorf("cannot apply migration %s: %w", m.Name, err)
 		}
 	}
 	return nil
 }
 
-func schema(ctx context.Context, w *writer, known int) (int, error) {
+func applied(ctx context.Context, w *writer, known int) (int, error) {
 	tables, err := w.number(ctx, "select count(*) from sqlite_schema")
 	if err != nil {
 		return 0, err
@@ -89,11 +49,11 @@ func schema(ctx context.Context, w *writer, known int) (int, error) {
 		return 0, err
 	}
 	if meta == 0 {
-		return 0, foreign(known)
+		return 0, schema.Foreign(known)
 	}
 	text, err := w.text(ctx, "select value from meta where name = 'schema'")
 	if err != nil {
-		return 0, foreign(known)
+		return 0, schema.Foreign(known)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > known {
@@ -102,7 +62,7 @@ func schema(ctx context.Context, w *writer, known int) (int, error) {
 	return n, nil
 }
 
-func apply(ctx context.Context, w *writer, m migration) (err error) {
+func apply(ctx context.Context, w *writer, m schema.Migration) (err error) {
 	if err := w.begin(ctx); err != nil {
 		return err
 	}
@@ -111,7 +71,7 @@ func apply(ctx context.Context, w *writer, m migration) (err error) {
 			_ = w.rollback(ctx)
 		}
 	}()
-	if err := w.script(ctx, m.script); err != nil {
+	if err := w.script(ctx, m.Script); err != nil {
 		return err
 	}
 	crash.Point(crash.MigrateMid)
@@ -122,7 +82,7 @@ func apply(ctx context.Context, w *writer, m migration) (err error) {
 		return err
 	}
 	if _, err := w.exec(ctx, "insert into meta (name, value) values ('schema', ?) on conflict (name) do update set value = excluded.value",
-		strconv.Itoa(m.number)); err != nil {
+		strconv.Itoa(m.Number)); err != nil {
 		return err
 	}
 	return w.commit(ctx)

@@ -10,6 +10,7 @@ import (
 	"soma/ident"
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/store/window"
 )
 
 const (
@@ -53,53 +54,16 @@ func (s *Store) activation(ctx context.Context, tx *sql.Tx, id neuron.ID) (n neu
 			return err
 		}
 		if incoming == nil {
-			return tallyOut(&n.Checkpoint, outgoing) // a step: its turn may have been retracted
+			return window.TallyOut(&n.Checkpoint, outgoing) // a step: its turn may have been retracted
 		}
 		n.InSeq = seq
 		if alias.Valid {
 			n.StateAlias, n.State = alias.String, state
 		}
 		n.SinceCheckpoint++
-		return tally(&n.Checkpoint, incoming, outgoing)
+		return window.Tally(&n.Checkpoint, incoming, outgoing)
 	})
 	return n, err
-}
-
-// aliased is as much of an entry as a tally needs.
-type aliased struct {
-	Alias string `json:"alias"`
-}
-
-// tally counts the entries of one turn.
-func tally(c *neuron.Checkpoint, incoming, outgoing []byte) error {
-	var in aliased
-	if err := json.Unmarshal(incoming, &in); err != nil {
-		return err
-	}
-	if c.Tallies.In == nil {
-		c.Tallies.In = map[string]uint64{}
-	}
-	c.Tallies.In[in.Alias]++
-	return tallyOut(c, outgoing)
-}
-
-// tallyOut counts what one row sent.
-func tallyOut(c *neuron.Checkpoint, outgoing []byte) error {
-	if outgoing == nil {
-		return nil
-	}
-	var out []aliased
-	if err := json.Unmarshal(outgoing, &out); err != nil {
-		return err
-	}
-	if c.Tallies.Out == nil {
-		c.Tallies.Out = map[string]uint64{}
-	}
-	for _, o := range out {
-		c.Tallies.Out[o.Alias]++
-	}
-	c.OutSeq += uint64(len(out))
-	return nil
 }
 
 // ReserveKeys returns all keys above those in use: on one file there is one owner at a time.

@@ -21,6 +21,8 @@ import (
 
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/store/schema"
+	"soma/internal/store/window"
 )
 
 //go:embed migrations/*.sql
@@ -103,7 +105,7 @@ func Open(ctx context.Context, path string, options Options) (*Store, error) {
 }
 
 func open(ctx context.Context, path string, options Options) (_ *Store, err error) {
-	migrations, err := load(options.Migrations)
+	migrations, err := schema.Load(options.Migrations)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 		}
 		switch code(err) & 0xff {
 		case lib.SQLITE_NOTADB:
-			err = foreign(len(migrations))
+			err = schema.Foreign(len(migrations))
 		case lib.SQLITE_CORRUPT:
 			err = fmt.Errorf("%w: put a backup in its place, or use another home", err)
 		}
@@ -158,7 +160,7 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	s.reads.SetMaxOpenConns(options.Readers)
 	s.reads.SetMaxIdleConns(options.Readers)
 	s.queries.db = s.reads
-	err = s.queries.prepare(ctx, selectRow, selectTurns, selectInSizes, selectOutSizes, selectIn, selectOutOf, selectOut)
+	err = s.queries.prepare(ctx, append(window.Texts(), selectRow, selectTurns)...)
 	if err != nil {
 		return nil, err
 	}

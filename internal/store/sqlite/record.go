@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"soma/ident"
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/store/window"
 )
 
 const (
@@ -65,7 +65,7 @@ func (s *Store) write(ctx context.Context, index int, r *neuron.Record) error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.exec(ctx, insertDead, d.ID[:], body, string(d.Code), d.Error, int64(d.Attempts), micros(d.EndedAt)); err != nil {
+		if _, err := w.exec(ctx, insertDead, d.ID[:], body, string(d.Code), d.Error, int64(d.Attempts), window.Micros(d.EndedAt)); err != nil {
 			return fmt.Errorf("cannot add dead letter %s: %w", d.ID, err)
 		}
 	}
@@ -86,7 +86,7 @@ func (s *Store) write(ctx context.Context, index int, r *neuron.Record) error {
 		}
 		s.scratch = body
 		if _, err := w.exec(ctx, insertExecution, x.ID[:], int64(r.Place), x.Neuron.String(), x.Kind, int64(x.Attempt), x.Estimate,
-			body, micros(x.StartedAt)); err != nil {
+			body, window.Micros(x.StartedAt)); err != nil {
 			return fmt.Errorf("cannot add execution %s: %w", x.ID, err)
 		}
 	}
@@ -133,14 +133,14 @@ func (s *Store) writeOutbox(ctx context.Context, r *neuron.Record) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.w.exec(ctx, insertOutbox, o.ID[:], int64(o.Place), o.Target.String(), body, micros(o.Due), micros(o.FirstTry),
+		if _, err := s.w.exec(ctx, insertOutbox, o.ID[:], int64(o.Place), o.Target.String(), body, window.Micros(o.Due), window.Micros(o.FirstTry),
 			o.Tried.Microseconds(), int64(o.Attempts), int64(o.Crashes), o.Alarm); err != nil {
 			return fmt.Errorf("cannot add outbox row %s: %w", o.ID, err)
 		}
 	}
 	for i := range r.Retried {
 		o := &r.Retried[i]
-		if _, err := s.w.exec(ctx, retryOutbox, micros(o.Due), micros(o.FirstTry), o.Tried.Microseconds(), int64(o.Attempts),
+		if _, err := s.w.exec(ctx, retryOutbox, window.Micros(o.Due), window.Micros(o.FirstTry), o.Tried.Microseconds(), int64(o.Attempts),
 			int64(o.Crashes), o.ID[:]); err != nil {
 			return fmt.Errorf("cannot change outbox row %s: %w", o.ID, err)
 		}
@@ -181,21 +181,6 @@ func (s *Store) run(ctx context.Context, op neuron.Op) error {
 		return g.Guard()
 	}
 	return nil
-}
-
-// micros is how times lie in rows; the zero time is 0.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-func fromMicros(n int64) time.Time {
-	if n == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(n).UTC()
 }
 
 // present keeps an empty value from becoming null.

@@ -10,6 +10,7 @@ import (
 
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/store/window"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 // writeCheckpoint writes the neuron's row, keeps the delivery ids of the turns since the one before in a segment, and
 // remembers which turn rows have left both windows.
 func (s *Store) writeCheckpoint(ctx context.Context, key int64, c *neuron.Checkpoint) error {
-	before, m := int64(-1), marks{}
+	before, m := int64(-1), window.Marks{}
 	var latest []byte
 	if err := s.w.each(ctx, selectNeuron, []any{key}, func(v []driver.Value) error {
 		before, latest = v[0].(int64), v[2].([]byte)
@@ -55,8 +56,8 @@ func (s *Store) writeCheckpoint(ctx context.Context, key int64, c *neuron.Checkp
 		return err
 	}
 	var inCut, outCut uint64
-	m.In, inCut = set(m.In, mark{c.InSeq, c.InSeq, m.InBytes}, s.options.Limits)
-	m.Out, outCut = set(m.Out, mark{c.InSeq, c.OutSeq, m.OutBytes}, s.options.Limits)
+	m.In, inCut = window.Set(m.In, window.Mark{Turn: c.InSeq, Entries: c.InSeq, Bytes: m.InBytes}, s.options.Limits)
+	m.Out, outCut = window.Set(m.Out, window.Mark{Turn: c.InSeq, Entries: c.OutSeq, Bytes: m.OutBytes}, s.options.Limits)
 	if c.OutSeq == 0 {
 		outCut = c.InSeq
 	}
