@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -15,19 +16,37 @@ import (
 	"soma/internal/store/postgres/postgrestest"
 )
 
-// rooms are those whose statements both engines run.
-var rooms = []string{"process", "pykernel", "pykernel/supervise", "daemon", "api", "neuron", "neuron/engine", "neuron/graph", "neuron/call"}
+// rooms returns the folders of those whose statements both engines run: all but the engines themselves.
+func rooms(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if name := d.Name(); name == "store" || name == "testdata" || name == "python" || strings.HasSuffix(name, "test") {
+			return fs.SkipDir
+		}
+		if source, err := filepath.Glob(filepath.Join(path, "*.go")); err != nil || len(source) > 0 {
+			all = append(all, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
 
-var statement = regexp.MustCompile(`(?is)^\s*(select|insert|update|delete|with)\s`)
+var statement = regexp.MustCompile(`(?is)^\s*(select\s|insert\s+into\s|update\s+\w+\s+set\s|delete\s+from\s|with\s+(recursive\s+)?\w+\s)`)
 
 // choices are the variables of which texts are put together, with what they may be.
-var choices = map[string][]string{"process.live": {"", " and p.ended_at is null"}}
+var choices = map[string][]string{"../../process.live": {"", " and p.ended_at is null"}}
 
 // textsOf collects the SQL of a room's source by its place: constant texts, whole or put together from constants and choices.
-func textsOf(t *testing.T, constants map[string]ast.Expr, dir string) map[string]string {
+func textsOf(t *testing.T, constants map[string]constant, dir string) map[string]string {
 	t.Helper()
 	whole := map[string]string{}
-	pkg := filepath.Base(dir)
 	for _, file := range filesOf(t, dir) {
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
@@ -45,13 +64,13 @@ func textsOf(t *testing.T, constants map[string]ast.Expr, dir string) map[string
 				return true
 			}
 			at := fmt.Sprintf("%s:%d", filepath.Base(file), fset.Position(e.Pos()).Line)
-			first, _ := value(constants, pkg, leftmost(e), 0)
+			first, _ := value(constants, dir, leftmost(e), 0)
 			if !statement.MatchString(first) {
-				_, ok := value(constants, pkg, e, 0)
+				_, ok := value(constants, dir, e, 0)
 				return !ok
 			}
 			for i := range 2 {
-				text, ok := value(constants, pkg, e, i)
+				text, ok := value(constants, dir, e, i)
 				if !ok {
 					t.Errorf("%s: %q goes on in a way that this test does not see: make it constant, or list it in choices", at, first)
 				}
@@ -72,12 +91,18 @@ func filesOf(t *testing.T, dir string) []string {
 	return slices.DeleteFunc(all, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 }
 
-// constantsOf collects the constants of all rooms as package.name.
-func constantsOf(t *testing.T) map[string]ast.Expr {
+// constant is where a name stands for a text.
+type constant struct {
+	dir string
+	is  ast.Expr
+}
+
+// constantsOf collects the constants of all rooms as folder.name, and as package.name for those who import them.
+func constantsOf(t *testing.T, rooms []string) map[string]constant {
 	t.Helper()
-	out := map[string]ast.Expr{}
+	out := map[string]constant{}
 	for _, room := range rooms {
-		for _, file := range filesOf(t, filepath.Join("..", "..", room)) {
+		for _, file := range filesOf(t, room) {
 			f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 			if err != nil {
 				t.Fatal(err)
@@ -90,7 +115,11 @@ func constantsOf(t *testing.T) map[string]ast.Expr {
 				for _, spec := range d.Specs {
 					v := spec.(*ast.ValueSpec)
 					for i := range v.Values {
-						out[filepath.Base(room)+"."+v.Names[i].Name] = v.Values[i]
+						c := constant{room, v.Values[i]}
+						out[room+"."+v.Names[i].Name] = c
+						if v.Names[i].IsExported() {
+							out[filepath.Base(room)+"."+v.Names[i].Name] = c
+						}
 					}
 				}
 				return true
@@ -101,28 +130,28 @@ func constantsOf(t *testing.T) map[string]ast.Expr {
 }
 
 // value returns the text of an expression, with the given choice of variables.
-func value(constants map[string]ast.Expr, pkg string, e ast.Expr, choice int) (string, bool) {
+func value(constants map[string]constant, dir string, e ast.Expr, choice int) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		s, err := strconv.Unquote(e.Value)
 		return s, err == nil && e.Kind == token.STRING
 	case *ast.BinaryExpr:
-		a, aok := value(constants, pkg, e.X, choice)
-		b, bok := value(constants, pkg, e.Y, choice)
+		a, aok := value(constants, dir, e.X, choice)
+		b, bok := value(constants, dir, e.Y, choice)
 		return a + b, aok && bok && e.Op == token.ADD
 	case *ast.ParenExpr:
-		return value(constants, pkg, e.X, choice)
+		return value(constants, dir, e.X, choice)
 	case *ast.Ident:
-		if c, ok := constants[pkg+"."+e.Name]; ok {
-			return value(constants, pkg, c, choice)
+		if c, ok := constants[dir+"."+e.Name]; ok {
+			return value(constants, dir, c.is, choice)
 		}
-		if all, ok := choices[pkg+"."+e.Name]; ok {
+		if all, ok := choices[dir+"."+e.Name]; ok {
 			return all[min(choice, len(all)-1)], true
 		}
 	case *ast.SelectorExpr:
 		if x, ok := e.X.(*ast.Ident); ok {
 			if c, ok := constants[x.Name+"."+e.Sel.Name]; ok {
-				return value(constants, x.Name, c, choice)
+				return value(constants, c.dir, c.is, choice)
 			}
 		}
 	}
@@ -143,10 +172,11 @@ func leftmost(e ast.Expr) ast.Expr {
 func TestStatementsArePortable(t *testing.T) {
 	s := openAt(t, postgrestest.Database(t), Options{Migrations: Migrations()})
 	defer func() { _ = s.Close() }()
-	constants := constantsOf(t)
+	all := rooms(t)
+	constants := constantsOf(t, all)
 	n := 0
-	for _, room := range rooms {
-		for at, text := range textsOf(t, constants, filepath.Join("..", "..", room)) {
+	for _, room := range all {
+		for at, text := range textsOf(t, constants, room) {
 			n++
 			try(t, s, room+"/"+at, numbered(text))
 			if first := strings.ToLower(strings.Fields(text)[0]); first != "select" && first != "with" {
