@@ -144,7 +144,7 @@ func (h *Host) admit(ctx context.Context, pid ident.PID, m admit) error {
 
 // spare takes a pid for a process that a turn of the session may spawn.
 func (h *Host) spare(ctx context.Context, session string) (ident.PID, error) {
-	pid, err := h.pids.take(ctx)
+	pid, err := h.pids.take(ctx, neuron.PlaceOf(session))
 	if err == nil {
 		h.places.put(pid, neuron.PlaceOf(session))
 	}
@@ -294,6 +294,8 @@ func problem(err error) error {
 		return wire.Errorf(codeOf(r.Code), "%s", errorText(r))
 	case errors.Is(err, neuron.ErrBusy):
 		return wire.Errorf(wire.Busy, "too much waits for it").Do("try again")
+	case moved(err):
+		return wire.Errorf(wire.Unavailable, "ownership is moving between daemons").Do("try again")
 	case errors.Is(err, neuron.ErrStopped):
 		return wire.Errorf(wire.Stopping, "the daemon is stopping").Do("try again when it is back")
 	}

@@ -99,6 +99,15 @@ func (hs *histories) forget(branch ident.ID) {
 	}
 }
 
+// clear drops all branches.
+func (hs *histories) clear() {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for hs.order.Len() > 0 {
+		hs.drop(hs.order.Front())
+	}
+}
+
 func (hs *histories) drop(e *list.Element) {
 	k := hs.order.Remove(e).(*history)
 	hs.bytes -= k.bytes

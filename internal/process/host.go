@@ -49,6 +49,11 @@ type Options struct {
 	// Hold leaves interrupted processes blocked after a crash instead of resuming them (K-04).
 	Hold          bool
 	MaxConcurrent int // processes in Running at once
+	// Shared says that other nodes hold places of the store, too: which are held here Gain and Release say. Otherwise all are
+	// from Start on.
+	Shared bool
+	// NodeOf names the node that holds a place, "" where nobody does; nil: there is one node only.
+	NodeOf func(neuron.Place) string
 	// Spool is the folder of the answers that wait for their commit.
 	Spool string
 	// Live shows something that is not truth to whoever follows the session now; it must not block. kind and body are of wire.
@@ -140,15 +145,19 @@ func (h *Host) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the running inferences: %w", err)
 	}
-	return errors.Join(h.spools.load(keep), h.cells.load(h.rows(ctx)))
+	return h.spools.load(keep)
 }
 
 // lookupTime bounds a read that nobody gives a context.
 const lookupTime = 5 * time.Second
 
-// Start reserves pids and queues every process that is Ready. The engine must run; ctx bounds the start only.
+// Start begins to give out slots, and without Shared takes all places over and reserves pids. The engine must run; ctx bounds
+// the start only.
 func (h *Host) Start(ctx context.Context) error {
-	return errors.Join(h.pids.reserve(ctx), h.slots.start(ctx))
+	if h.o.Shared {
+		return h.slots.start(ctx)
+	}
+	return errors.Join(h.Gain(ctx, neuron.AllPlaces()), h.pids.reserve(ctx), h.slots.start(ctx))
 }
 
 // Stop ends what the host runs by itself and waits for it.

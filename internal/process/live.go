@@ -2,8 +2,10 @@ package process
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
+	"soma/internal/neuron"
 	"soma/wire"
 )
 
@@ -80,13 +82,15 @@ type liveCells struct {
 	sessions map[string]string
 }
 
-// load finds the cells that an earlier daemon started.
-func (l *liveCells) load(q querier) error {
+// load finds the cells of the places that an earlier daemon started.
+func (l *liveCells) load(q querier, places neuron.PlaceSet) error {
 	err := q.Query(`select c.id, c.session from kernel k join cell c on c.kernel = k.id and c.state = 'started' where k.state <> 'ended'`, nil,
 		func(scan func(...any) error) error {
 			var id, session string
 			err := scan(&id, &session)
-			l.put(id, session)
+			if err == nil && places.Has(neuron.PlaceOf(session)) {
+				l.put(id, session)
+			}
 			return err
 		})
 	if err != nil {
@@ -102,6 +106,12 @@ func (l *liveCells) put(cell, session string) {
 		l.sessions = map[string]string{}
 	}
 	l.sessions[cell] = session
+}
+
+func (l *liveCells) release(places neuron.PlaceSet) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.sessions, func(_, session string) bool { return places.Has(neuron.PlaceOf(session)) })
 }
 
 func (l *liveCells) drop(cell string) {

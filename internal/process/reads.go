@@ -52,6 +52,7 @@ func scanSession(scan func(...any) error) (wire.Session, bool, error) {
 func (h *Host) session(ctx context.Context, id string) (s *wire.Session, keep bool, err error) {
 	err = h.rows(ctx).Query(`select `+sessionColumns+` from session s where s.id = ?`, []any{id}, func(scan func(...any) error) error {
 		got, k, err := scanSession(scan)
+		got.Node = h.nodeOf(got.ID)
 		s, keep = &got, k
 		return err
 	})
@@ -77,6 +78,7 @@ func (h *Host) Sessions(ctx context.Context, f wire.SessionFilter) ([]wire.Sessi
 and s.id > ? order by s.id limit ?`,
 		[]any{f.Workspace, f.Workspace, f.Kind, f.Kind, f.After, int64(page(f.Limit))}, func(scan func(...any) error) error {
 			s, _, err := scanSession(scan)
+			s.Node = h.nodeOf(s.ID)
 			list = append(list, s)
 			return err
 		})
@@ -112,6 +114,7 @@ func (h *Host) Processes(ctx context.Context, f wire.ProcessFilter) ([]wire.Proc
 and (? = '' or p.session = ?)`+live+` order by p.pid limit ?`,
 		[]any{int64(f.After), f.Workspace, f.Workspace, f.Session, f.Session, int64(page(f.Limit))}, func(scan func(...any) error) error {
 			p, err := scanProcess(scan)
+			p.Node = h.nodeOf(p.Session)
 			list = append(list, p)
 			return err
 		})
@@ -123,6 +126,7 @@ func (h *Host) Process(ctx context.Context, pid uint64) (wire.Process, error) {
 	var found *wire.Process
 	err := h.rows(ctx).Query(`select `+processColumns+` from process p where p.pid = ?`, []any{int64(pid)}, func(scan func(...any) error) error {
 		p, err := scanProcess(scan)
+		p.Node = h.nodeOf(p.Session)
 		found = &p
 		return err
 	})

@@ -23,6 +23,12 @@ func (r *recent[K, V]) get(k K) (V, bool) {
 	return v, ok
 }
 
+func (r *recent[K, V]) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.young, r.old = nil, nil
+}
+
 func (r *recent[K, V]) put(k K, v V) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -58,6 +58,14 @@ func (s *shown) inputs(session string) {
 	delete(s.processes, s.sessions[session])
 }
 
+// clear forgets all of them.
+func (s *shown) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes++
+	s.processes, s.sessions = nil, nil
+}
+
 // look returns a process as of the last commit that this daemon has told of. A list that was read meanwhile may already
 // know of a later one.
 func (h *Host) look(ctx context.Context, pid uint64) (wire.Process, error) {

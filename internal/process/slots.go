@@ -4,13 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"soma/ident"
 	"soma/internal/agent/schedule"
-	"soma/internal/agent/turn"
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
@@ -31,31 +29,25 @@ type slots struct {
 
 	mu     sync.Mutex
 	queue  *schedule.RoundRobin
+	known  map[ident.PID]waiter         // all that are queued or hold a slot
 	causes map[ident.PID]pykernel.Cause // of those that wait, where this daemon has seen the turn
 }
 
-func newSlots(h *Host) *slots {
-	return &slots{host: h, kick: make(chan struct{}, 1), queue: schedule.NewRoundRobin(h.o.MaxConcurrent), causes: map[ident.PID]pykernel.Cause{}}
+// waiter is a process that is queued, or holds a slot.
+type waiter struct {
+	place   neuron.Place
+	running bool
 }
 
-// start queues every process that is Ready, in pages, oldest first, and begins to give out slots.
-func (s *slots) start(ctx context.Context) error {
-	var after int64
-	for n := -1; n != 0; {
-		n = 0
-		err := s.host.o.Reader.Query(ctx, `select pid from process where ended_at is null and state = ? and pid > ? order by pid limit 1000`,
-			[]any{string(turn.Ready), after}, func(scan func(...any) error) error {
-				n++
-				err := scan(&after)
-				s.mu.Lock()
-				s.queue.Ready(ident.PID(after))
-				s.mu.Unlock()
-				return err
-			})
-		if err != nil {
-			return fmt.Errorf("cannot read who is ready: %w", err)
-		}
+func newSlots(h *Host) *slots {
+	return &slots{
+		host: h, kick: make(chan struct{}, 1), queue: schedule.NewRoundRobin(h.o.MaxConcurrent), known: map[ident.PID]waiter{},
+		causes: map[ident.PID]pykernel.Cause{},
 	}
+}
+
+// start begins to give out slots.
+func (s *slots) start(ctx context.Context) error {
 	return s.tasks.Go(context.WithoutCancel(ctx), "scheduler", s.run)
 }
 
@@ -66,15 +58,40 @@ func (s *slots) update(u *Update) {
 	if !u.WantSlot && !u.DropSlot {
 		return
 	}
+	var place neuron.Place
+	if s.host.o.Shared {
+		place = s.host.places.of(processID(s.host.o.Owner, u.PID))
+	}
 	s.mu.Lock()
 	if u.DropSlot {
-		s.queue.Done(u.PID)
+		s.done(u.PID)
 	}
 	if u.WantSlot {
-		s.queue.Ready(u.PID)
+		s.ready(u.PID, place)
 		s.causes[u.PID] = u.cause
 	}
 	s.mu.Unlock()
+	s.wake()
+}
+
+// ready queues a process; one that holds a slot is queued again once it gives that back.
+func (s *slots) ready(pid ident.PID, place neuron.Place) {
+	s.queue.Ready(pid)
+	if at, ok := s.known[pid]; !ok {
+		s.known[pid] = waiter{place: place}
+	} else if at.running {
+		s.known[pid] = waiter{place: place, running: true}
+	}
+}
+
+// done takes a process's slot or its place in the queue away.
+func (s *slots) done(pid ident.PID) {
+	s.queue.Done(pid)
+	delete(s.known, pid)
+}
+
+// wake lets run look again.
+func (s *slots) wake() {
 	select {
 	case s.kick <- struct{}{}:
 	default:
@@ -89,6 +106,9 @@ func (s *slots) run(ctx context.Context) error {
 		cause := s.causes[d.PID]
 		if d.Kind == schedule.Run {
 			delete(s.causes, d.PID)
+			at := s.known[d.PID]
+			at.running = true
+			s.known[d.PID] = at
 		}
 		s.mu.Unlock()
 		if d.Kind == schedule.Run {
@@ -125,6 +145,9 @@ func (s *slots) dispatch(ctx context.Context, pid ident.PID, cause pykernel.Caus
 		case err == nil:
 			return
 		case ctx.Err() != nil || errors.Is(err, neuron.ErrStopped):
+			return
+		case moved(err): // its place was given up just now: the next holder finds it Ready
+			s.update(&Update{PID: pid, DropSlot: true})
 			return
 		case errors.As(err, &refusal):
 		default:

@@ -187,6 +187,7 @@ create table message (
 	at      integer not null,
 	primary key (branch, seq)
 ) strict;
+create index message_content on message (content) where content is not null;
 
 -- owner: process
 create table input (
@@ -271,7 +272,7 @@ create table ledger (
 	primary key (pid, id)
 ) strict;
 
--- owner: process/retention
+-- owner: process
 create table ledger_sum (
 	session     text not null,         -- that was removed; '' for those removed longest ago
 	provider    text not null,
