@@ -46,16 +46,16 @@ func (s *Store) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.
 		return &neuron.RecordError{Index: i, Err: err}
 	}
 	if fence.Places != s.places { // places have come and gone: others may have given numbers
-		s.counts.drop()
+		s.counts.Forget()
 		s.places = fence.Places
 	}
 	ctx = context.WithoutCancel(ctx) // an interrupted commit would leave its outcome open
 	err := s.persist(ctx, fence, group)
 	if err != nil {
-		s.counts.drop()
+		s.counts.Forget()
 		return err
 	}
-	s.counts.keep()
+	s.counts.Keep()
 	return nil
 }
 
@@ -113,7 +113,7 @@ func (s *Store) persist(ctx context.Context, fence neuron.Fence, group []*neuron
 func (s *Store) try(ctx context.Context, fence neuron.Fence, group []*neuron.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, commitTime)
 	defer cancel()
-	s.counts.group, s.counts.order = map[counterKey]moved{}, s.counts.order[:0]
+	s.counts.Drop()
 	return s.writer.use(ctx, func(w *session) error {
 		b := &batch{s: w, texts: &s.texts}
 		if err := s.fill(ctx, b, fence, group); err != nil {
@@ -210,13 +210,8 @@ func (s *Store) duplicate(ctx context.Context, w *session, group []*neuron.Recor
 
 // addCounters saves the counters that moved. A failure is laid to the last record that used the counter.
 func (s *Store) addCounters(ctx context.Context, b *batch) error {
-	for _, k := range s.counts.order {
-		m, save := s.counts.group[k], s.counts.classes[k.name].Save
-		if save == "" {
-			continue
-		}
-		lost := fmt.Errorf("cannot save counter %s of %s: no row holds it", k.name, k.key)
-		if err := b.one(ctx, m.record, lost, "save counter "+k.name, save, int64(m.last), k.key); err != nil {
+	for _, m := range s.counts.Moved() {
+		if err := b.one(ctx, m.Record, m.Lost(), "save counter "+m.Key.Name, m.Save, int64(m.Last), m.Key.Of); err != nil {
 			return err
 		}
 	}

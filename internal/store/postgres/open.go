@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"soma/internal/neuron"
+	"soma/internal/store/counter"
 )
 
 // Options change how a store is opened; the zero value is what the daemon uses, apart from Sequences.
@@ -62,7 +63,7 @@ type Store struct {
 
 	mu     sync.Mutex // guards what follows: the committing side
 	writer line
-	counts counters
+	counts *counter.Counters
 	places *neuron.Epochs // of the last commit
 	failed error          // set once: the store refuses every later commit
 }
@@ -104,7 +105,7 @@ func open(ctx context.Context, dsn string, options Options) (_ *Store, err error
 		return nil, errors.New("the connection string cannot be read: want a postgres:// URL or words like host=… dbname=…") // the error shows the password
 	}
 	s := &Store{options: options, limits: options.Limits, tag: newTag(), patience: patience}
-	if s.counts, err = newCounters(options.Sequences); err != nil {
+	if s.counts, err = counter.New(options.Sequences); err != nil {
 		return nil, err
 	}
 	if err := s.migrate(ctx, base); err != nil {

@@ -3,11 +3,11 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	"soma/ident"
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/store/counter"
 	"soma/internal/store/window"
 )
 
@@ -189,11 +189,7 @@ func (s *Store) addOp(ctx context.Context, b *batch, i int, op neuron.Op) error 
 	}
 	if n, ok := op.(neuron.Numbered); ok {
 		name, key := n.Sequence()
-		k := counterKey{name, key}
-		if _, ok := s.counts.known[k]; !ok {
-			return &neuron.RecordError{Index: i, Err: fmt.Errorf("no sequence %q", name)}
-		}
-		n.SetNumber(s.counts.next(k, i))
+		n.SetNumber(s.counts.Next(counter.Key{Name: name, Of: key}, i)) // ask has loaded it
 	}
 	return b.op(ctx, i, op)
 }

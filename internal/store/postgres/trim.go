@@ -5,10 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/store/counter"
 	"soma/internal/store/window"
 )
 
@@ -77,7 +79,7 @@ func (s *Store) ask(ctx context.Context, w *session, group []*neuron.Record) (*p
 	}
 	r, err := w.exec(ctx, selectPast, integers(len(keys), func(i int) int64 { return keys[i] }))
 	if err != nil {
-		return nil, asked("read the last checkpoints", err)
+		return nil, &failed{unread(err), fmt.Errorf("cannot read the last checkpoints: %w", err)}
 	}
 	var last int64
 	for _, row := range r.Rows {
@@ -95,32 +97,29 @@ func (s *Store) ask(ctx context.Context, w *session, group []*neuron.Record) (*p
 	return p, nil
 }
 
-// asked is an error of a read: nothing of the group was sent.
-func asked(what string, err error) error {
-	f := judge(err, false)
-	if f == unknown {
-		f = transient
+// unread judges an error of a read: nothing of the group was sent.
+func unread(err error) fault {
+	if f := judge(err, false); f != unknown {
+		return f
 	}
-	return &failed{f, fmt.Errorf("cannot %s: %w", what, err)}
+	return transient
 }
 
 // load makes a counter known.
 func (s *Store) load(ctx context.Context, w *session, record int, op neuron.Numbered) error {
 	name, key := op.Sequence()
-	k := counterKey{name, key}
-	if _, ok := s.counts.known[k]; ok {
-		return nil
+	err := s.counts.Load(counter.Key{Name: name, Of: key}, func(query string) (int64, error) {
+		n, err := w.number(ctx, s.texts.of(query), key)
+		if err != nil {
+			err = &failed{unread(err), err}
+		}
+		return n, err
+	})
+	var f *failed
+	if err == nil || errors.As(err, &f) {
+		return err
 	}
-	class, ok := s.counts.classes[name]
-	if !ok {
-		return &neuron.RecordError{Index: record, Err: fmt.Errorf("no sequence %q", name)}
-	}
-	n, err := w.number(ctx, s.texts.of(class.Last), key)
-	if err != nil {
-		return asked(fmt.Sprintf("load counter %s of %s", name, key), err)
-	}
-	s.counts.known[k] = uint64(n)
-	return nil
+	return &neuron.RecordError{Index: record, Err: err}
 }
 
 // addCheckpoint writes the neuron's row, keeps the delivery ids of the turns since the one before in a segment, and deletes

@@ -75,18 +75,18 @@ func (s *Store) Commit(ctx context.Context, fence neuron.Fence, group []*neuron.
 				crash.Point(crash.GroupMid)
 			}
 		}
-		if i, err := s.counts.save(ctx, s.w); err != nil {
+		if i, err := s.saveCounters(ctx); err != nil {
 			return lay(i, err)
 		}
 		return s.past.delete(ctx, s.w, turns)
 	})
 	if err != nil {
-		s.counts.drop()
+		s.counts.Drop()
 		s.past.drop()
 		return err
 	}
 	s.pos = pos
-	s.counts.keep()
+	s.counts.Keep()
 	s.past.keep()
 	return nil
 }

@@ -304,18 +304,3 @@ func TestFailedGroupDeletesNothing(t *testing.T) {
 		t.Error("nothing had gathered before")
 	}
 }
-
-// Counters in memory are bounded, and go on from their rows when they were forgotten.
-func TestCountersAreBounded(t *testing.T) {
-	c, err := newCounters(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 3 * maxCounters {
-		c.group[counterKey{"n", fmt.Sprint(i)}] = moved{last: 1}
-		c.keep()
-	}
-	if len(c.known) > maxCounters || len(c.group) != 0 {
-		t.Errorf("%d counters in memory, %d in the group", len(c.known), len(c.group))
-	}
-}

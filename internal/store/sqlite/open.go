@@ -21,6 +21,7 @@ import (
 
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/store/counter"
 	"soma/internal/store/schema"
 	"soma/internal/store/window"
 )
@@ -72,7 +73,7 @@ type Store struct {
 	mu      sync.Mutex // guards what follows: the writing side
 	w       *writer
 	pos     int64 // last turn.pos
-	counts  counters
+	counts  *counter.Counters
 	past    past
 	scratch []byte // for bodies: a statement copies what it is given
 	failed  error  // set once: the store refuses every later commit
@@ -149,7 +150,7 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	if s.pos, err = s.w.number(ctx, "select coalesce(max(pos), 0) from turn"); err != nil {
 		return nil, err
 	}
-	if s.counts, err = newCounters(options.Sequences); err != nil {
+	if s.counts, err = counter.New(options.Sequences); err != nil {
 		return nil, err
 	}
 	connector, err := sqlite.NewConnector(dsn(path, "query_only(1)", "cache_size(-8192)"))

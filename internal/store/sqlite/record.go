@@ -162,12 +162,9 @@ func (s *Store) writeOp(ctx context.Context, record int, op neuron.Op) error {
 		return nil // it ran before all records
 	}
 	if n, ok := op.(neuron.Numbered); ok {
-		name, key := n.Sequence()
-		number, err := s.counts.next(ctx, s.w, name, key, record)
-		if err != nil {
+		if err := s.next(ctx, record, n); err != nil {
 			return err
 		}
-		n.SetNumber(number)
 	}
 	return s.run(ctx, op)
 }
