@@ -3,10 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -82,87 +79,20 @@ func TestServerRestartsWhileIdle(t *testing.T) {
 	}
 }
 
-// relay passes bytes between the store and the server, and cuts the connection where it is told to.
-type relay struct {
-	net.Listener
-	to string
-
-	mu   sync.Mutex
-	cut  func(text string, answer bool) bool // whether to cut before these bytes go on
-	done sync.WaitGroup
-}
-
-func startRelay(t *testing.T) *relay {
+// through opens a second store on the database of s, behind a relay.
+func through(t *testing.T, s *Store) (*postgrestest.Relay, *Store) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &relay{Listener: l, to: postgrestest.Shared(t).Address()}
-	r.done.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			up, err := net.Dial("tcp", r.to)
-			if err != nil {
-				_ = c.Close()
-				continue
-			}
-			r.done.Go(func() { r.pass(c, up, false); _ = up.Close() })
-			r.done.Go(func() { r.pass(up, c, true); _ = c.Close() })
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); r.done.Wait() })
-	return r
-}
-
-func (r *relay) pass(from, to net.Conn, answer bool) {
-	b := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(b)
-		if n > 0 {
-			r.mu.Lock()
-			cut := r.cut != nil && r.cut(string(b[:n]), answer)
-			r.mu.Unlock()
-			if cut {
-				_ = from.Close()
-				_ = to.Close()
-				return
-			}
-			if _, err := to.Write(b[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				_ = from.Close()
-			}
-			return
-		}
-	}
-}
-
-func (r *relay) set(cut func(text string, answer bool) bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cut = cut
-}
-
-// dsn leads to the database of s through the relay.
-func (r *relay) dsn(t *testing.T, s *Store) string {
-	dsn := dsnOf(t, s)
-	host, port, _ := strings.Cut(r.Addr().String(), ":")
-	return fmt.Sprintf("host=%s port=%s user=postgres sslmode=disable %s", host, port, dsn[strings.Index(dsn, "dbname="):])
+	r := postgrestest.StartRelay(t, postgrestest.Shared(t))
+	_, name, _ := strings.Cut(dsnOf(t, s), "dbname=")
+	name, _, _ = strings.Cut(name, " ")
+	return r, openAt(t, r.DSN(name), Options{})
 }
 
 // N-33: the connection is cut at a commit, before it reaches the server and before the answer comes back. The outcome is
 // open both times; the next commit goes through on a new connection.
 func TestConnectionCut(t *testing.T) {
 	direct := fresh(t, Options{})
-	r := startRelay(t)
-	s := openAt(t, r.dsn(t, direct), Options{})
+	r, s := through(t, direct)
 	defer func() { _ = s.Close() }()
 	f, _ := take(t, s, claimed(t, s, "a"), neuron.AllPlaces())
 	commit := func(seq uint64) error { return s.Commit(t.Context(), f, []*neuron.Record{one(seq)}) }
@@ -170,11 +100,11 @@ func TestConnectionCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	mark := "test.v1" // in each turn that is sent
-	r.set(func(text string, answer bool) bool { return !answer && strings.Contains(text, mark) })
+	r.Cut(func(text string, answer bool) bool { return !answer && strings.Contains(text, mark) })
 	if err := commit(2); !errors.Is(err, neuron.ErrOutcomeUnknown) {
 		t.Fatalf("cut on the way there: %v", err)
 	}
-	r.set(nil)
+	r.Cut(nil)
 	if n := number(t, direct, "select count(*) from turn"); n != 1 {
 		t.Fatalf("%d turns, want 1", n)
 	}
@@ -182,14 +112,14 @@ func TestConnectionCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := false
-	r.set(func(text string, answer bool) bool {
+	r.Cut(func(text string, answer bool) bool {
 		sent = sent || !answer && strings.Contains(text, mark)
 		return sent && answer
 	})
 	if err := commit(3); !errors.Is(err, neuron.ErrOutcomeUnknown) {
 		t.Fatalf("cut on the way back: %v", err)
 	}
-	r.set(nil)
+	r.Cut(nil)
 	var one *neuron.RecordError
 	if err := commit(3); !errors.As(err, &one) || !errors.Is(err, neuron.ErrDuplicate) {
 		t.Fatalf("the commit that had happened, once more: %v", err)
@@ -251,15 +181,14 @@ func TestStoreFails(t *testing.T) {
 // A server that stays away is waited for, and then the store gives up, also without ever having sent anything.
 func TestServerStaysAway(t *testing.T) {
 	direct := fresh(t, Options{})
-	r := startRelay(t)
-	s := openAt(t, r.dsn(t, direct), Options{})
+	r, s := through(t, direct)
 	defer func() { _ = s.Close() }()
 	s.patience = 200 * time.Millisecond
 	f, _ := take(t, s, claimed(t, s, "a"), neuron.AllPlaces())
 	if err := s.Commit(t.Context(), f, []*neuron.Record{one(1)}); err != nil {
 		t.Fatal(err)
 	}
-	r.set(func(string, bool) bool { return true })
+	r.Cut(func(string, bool) bool { return true })
 	err := s.Commit(t.Context(), f, []*neuron.Record{one(2)})
 	if !errors.Is(err, neuron.ErrOutcomeUnknown) {
 		t.Fatalf("a commit into the void: %v", err)
