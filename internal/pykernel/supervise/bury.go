@@ -29,6 +29,10 @@ func (k *kernel) bury(ctx context.Context, reason string) {
 		groups = append(groups, group{p.pgid, p.leader})
 	}
 	k.mu.Unlock()
+	if k.foreign { // its own node ends what is left of it there
+		k.tell(ctx, reason)
+		return
+	}
 	if pid, err := lockHolder(filepath.Join(k.dir, "lock")); err == nil && pid > 0 { // one that an earlier daemon started
 		if p, err := openProcess(pid, ""); err == nil {
 			groups = append(groups, group{p.pgid, p.leader})
@@ -45,30 +49,33 @@ func (k *kernel) bury(ctx context.Context, reason string) {
 	}
 	k.s.release(k)
 	k.work.drain(ctx)
-
-	k.mu.Lock()
-	cells := slices.Clone(k.cells)
-	failed := k.failed
-	k.mu.Unlock()
-	for _, c := range cells {
-		if !k.ended(ctx, c, k.fate(c, failed, reason), pykernel.Output{}, nil) {
-			return
-		}
-	}
-	ok := k.persist(ctx, "that a python kernel is gone", func(ctx context.Context) error {
-		ops := []neuron.Op{&pykernel.EndedKernel{ID: k.id, Reason: reason, At: k.s.opt.Now()}}
-		for _, op := range pykernel.ClearKernel(k.id) {
-			ops = append(ops, op)
-		}
-		return k.deliver(ctx, ident.Derive(k.ident, "gone"), pykernel.Cause{}, pykernel.GoneAlias, pykernel.Gone{Kernel: k.id, Reason: reason}, ops)
-	})
-	if !ok {
+	if !k.tell(ctx, reason) {
 		return
 	}
 	if err := os.RemoveAll(k.dir); err != nil {
 		k.log().Warn("cannot remove the run directory", "err", err)
 	}
 	k.log().Info("python kernel is gone", "reason", reason)
+}
+
+// tell ends the open cells with what is known of them, and lets the owner know that the python kernel is gone.
+func (k *kernel) tell(ctx context.Context, reason string) bool {
+	k.mu.Lock()
+	cells := slices.Clone(k.cells)
+	failed := k.failed
+	k.mu.Unlock()
+	for _, c := range cells {
+		if !k.ended(ctx, c, k.fate(c, failed, reason), pykernel.Output{}, nil) {
+			return false
+		}
+	}
+	return k.persist(ctx, "that a python kernel is gone", func(ctx context.Context) error {
+		ops := []neuron.Op{&pykernel.EndedKernel{ID: k.id, Reason: reason, At: k.s.opt.Now()}}
+		for _, op := range pykernel.ClearKernel(k.id) {
+			ops = append(ops, op)
+		}
+		return k.deliver(ctx, ident.Derive(k.ident, "gone"), pykernel.Cause{}, pykernel.GoneAlias, pykernel.Gone{Kernel: k.id, Reason: reason}, ops)
+	})
 }
 
 // fate is what can be said of a cell whose python kernel is gone.

@@ -33,6 +33,8 @@ type kernel struct {
 	work      *work
 	tasks     lifecycle.Tasks
 	stop      chan struct{}   // closed by end
+	leaving   chan struct{}   // closed by leave
+	foreign   bool            // it ran at another node: nothing of it is here but its rows
 	born      chan *osProcess // to be watched
 	// noted is closed when the row says running: before that no frame is written.
 	noted chan struct{}
@@ -74,7 +76,7 @@ func (s *Supervisor) newKernel(k *pykernel.InsertKernel) (*kernel, error) {
 	return &kernel{
 		s: s, id: k.ID, ident: id, owner: owner, session: k.Session, place: s.opt.Place(owner, k.Session), workspace: k.Workspace,
 		python: k.Python, token: k.Token, dir: filepath.Join(s.opt.RunDir, k.ID), link: link.New(), work: newWork(),
-		stop: make(chan struct{}), born: make(chan *osProcess, 4), noted: make(chan struct{}), phase: waiting, since: now, used: now, fresh: true,
+		stop: make(chan struct{}), leaving: make(chan struct{}), born: make(chan *osProcess, 4), noted: make(chan struct{}), phase: waiting, since: now, used: now, fresh: true,
 		alarm: make(chan struct{}, 1), items: map[string]uint64{}, calls: map[string]bool{}, begun: map[string]bool{},
 		reply: map[uint64]string{},
 	}, nil
@@ -104,6 +106,16 @@ func (k *kernel) end(reason string) {
 // own is the owner goroutine: it lives as long as the python kernel, or until ctx ends (the kernel then lives on).
 func (k *kernel) own(ctx context.Context) error {
 	k.tasks.Report = func(name string, err error) { k.log().Error("python kernel task failed", "task", name, "err", err) }
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k.spawn(ctx, "leave", func(ctx context.Context) error {
+		select {
+		case <-k.leaving:
+			cancel()
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	k.spawn(ctx, "work", func(ctx context.Context) error {
 		defer func() {
 			if ctx.Err() == nil { // it has panicked: nothing that comes from the process is taken any more

@@ -36,8 +36,8 @@ func (k *kernel) persist(ctx context.Context, what string, fn func(context.Conte
 			return false
 		}
 		level := slog.LevelWarn
-		if errors.Is(err, neuron.ErrStopped) {
-			level = slog.LevelDebug // the daemon starts or stops
+		if errors.Is(err, neuron.ErrStopped) || errors.Is(err, neuron.ErrNotOwner) {
+			level = slog.LevelDebug // the daemon starts or stops, or has the place soon
 		}
 		k.log().Log(ctx, level, "cannot commit", "what", what, "err", err)
 		wait := time.NewTimer(gap)

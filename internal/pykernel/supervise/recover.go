@@ -10,12 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"soma/internal/neuron"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/bundle"
 )
 
-// recover reads the live python kernels of this node and finds their processes; nothing is awaited.
-func (s *Supervisor) recover(ctx context.Context) ([]*kernel, error) {
+// recover reads the live python kernels of the places and finds the processes of those that ran at this node; nothing is
+// awaited. Where the node is not alone, those of other nodes are found as lost.
+func (s *Supervisor) recover(ctx context.Context, places neuron.PlaceSet) ([]*kernel, error) {
 	type row struct {
 		pykernel.InsertKernel
 		state, reason, leader string
@@ -23,12 +25,14 @@ func (s *Supervisor) recover(ctx context.Context) ([]*kernel, error) {
 		last                  int64
 	}
 	var rows []row
-	err := s.opt.Reader.Query(ctx, `select id, owner, session, workspace, python, token, state, reason, os_pid, pgid, leader, last_seq from kernel
-where state in ('booting', 'running', 'ending') and node = ? order by used_at, id`, []any{s.opt.Node},
+	err := s.opt.Reader.Query(ctx, `select id, owner, session, node, workspace, python, token, state, reason, os_pid, pgid, leader, last_seq from kernel
+where state in ('booting', 'running', 'ending') order by used_at, id`, nil,
 		func(scan func(...any) error) error {
 			var r row
-			err := scan(&r.ID, &r.Owner, &r.Session, &r.Workspace, &r.Python, &r.Token, &r.state, &r.reason, &r.pid, &r.pgid, &r.leader, &r.last)
-			rows = append(rows, r)
+			err := scan(&r.ID, &r.Owner, &r.Session, &r.Node, &r.Workspace, &r.Python, &r.Token, &r.state, &r.reason, &r.pid, &r.pgid, &r.leader, &r.last)
+			if r.Node == s.opt.Node || s.opt.Shared {
+				rows = append(rows, r)
+			}
 			return err
 		})
 	if err != nil {
@@ -40,10 +44,19 @@ where state in ('booting', 'running', 'ending') and node = ? order by used_at, i
 		if err != nil {
 			return nil, fmt.Errorf("python kernel %s: %w", r.ID, err)
 		}
+		if !places.Has(k.place) {
+			continue
+		}
 		if err := s.load(ctx, k, pykernel.KernelState(r.state) != pykernel.Booting && r.pid > 0); err != nil {
 			return nil, err
 		}
 		k.link.Continue(uint64(r.last))
+		if r.Node != s.opt.Node {
+			k.foreign = true
+			k.end(fmt.Sprintf("it ran at node %s, which has lost the session", r.Node))
+			found = append(found, k)
+			continue
+		}
 		if r.pid > 0 {
 			k.fresh = false
 			close(k.noted)

@@ -55,8 +55,11 @@ type Options struct {
 	BundleDir string // holds the unpacked Python sources
 	SourceDir string // a developer's Python tree instead of the embedded one (SOMA_PYTHON_DIR); empty: embedded
 	Node      string
-	Neurons   Neurons
-	Reader    neuron.Reader
+	// Shared says that other nodes hold places of the store, too: Gain and Release say which python kernels are this node's.
+	// Otherwise all are from Start on.
+	Shared  bool
+	Neurons Neurons
+	Reader  neuron.Reader
 	// Place is the place of a kernel's writes; nil means neuron.PlaceOf(session).
 	Place func(owner neuron.ID, session string) neuron.Place
 	// Epoch is the epoch of the daemon's lease, sent with each attach; nil means 1.
@@ -159,11 +162,17 @@ func New(o Options) (*Supervisor, error) {
 // the engine takes work. The kernels' goroutines end when ctx does, or at Stop. Kernels are re-attached in the background;
 // the error is that of a failed read.
 func (s *Supervisor) Start(ctx context.Context) error {
-	found, err := s.recover(ctx)
-	if err != nil {
+	if err := os.MkdirAll(s.opt.RunDir, 0o700); err != nil {
 		return fmt.Errorf("cannot recover python kernels: %w", err)
 	}
-	if err := os.MkdirAll(s.opt.RunDir, 0o700); err != nil {
+	if s.opt.Shared {
+		if err := s.sweepBundles(ctx); err != nil {
+			s.opt.Log.Warn("cannot remove old python sources", "err", err)
+		}
+		return errors.Join(s.tasks.Go(ctx, "lost python kernels", s.tend), s.tasks.Go(ctx, "python kernels", s.serve))
+	}
+	found, err := s.recover(ctx, neuron.AllPlaces())
+	if err != nil {
 		return fmt.Errorf("cannot recover python kernels: %w", err)
 	}
 	for _, k := range found {
@@ -217,6 +226,7 @@ func (s *Supervisor) adopt(found ...*kernel) {
 func (s *Supervisor) forget(k *kernel) {
 	s.mu.Lock()
 	delete(s.kernels, k.id)
+	delete(s.held, k.id) // of one that was let go
 	s.mu.Unlock()
 	s.changed()
 }
