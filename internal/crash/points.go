@@ -37,8 +37,17 @@ const (
 	LeaseCounted   Name = "lease.counted"   // what was found there is counted, nothing of it runs
 )
 
+// The crash points of the removal of a session.
+const (
+	RemoveMarked Name = "remove.marked" // the session is marked, nothing of it is deleted
+	RemoveMid    Name = "remove.mid"    // some of its rows are deleted
+)
+
 // Names lists all crash points. The caller owns the slice.
-func Names() []Name { return append(OfInput(), OfRuntime()...) }
+func Names() []Name { return append(append(OfInput(), OfRuntime()...), OfRemoval()...) }
+
+// OfRemoval lists those of the removal of a session. The caller owns the slice.
+func OfRemoval() []Name { return []Name{RemoveMarked, RemoveMid} }
 
 // OfRuntime lists those of the durable runtime that tests/durable dies at. The caller owns the slice.
 func OfRuntime() []Name {

@@ -42,7 +42,14 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 	m := open{Session: id, Branch: ident.New(h.o.Now()), Open: req}
 	if old, _, err := h.session(ctx, id); err != nil {
 		return wire.Session{}, err
+	} else if old != nil && old.State == stateRemoving {
+		return wire.Session{}, removed(id)
 	} else if old == nil {
+		if gone, err := wasRemoved(h.rows(ctx), id); err != nil {
+			return wire.Session{}, err
+		} else if gone {
+			return wire.Session{}, removed(id)
+		}
 		if err := checkFolder(req.Workspace); err != nil {
 			return wire.Session{}, err
 		}
@@ -78,7 +85,7 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 // Close refuses further inputs and ends the session's process and python kernel; its history stays.
 func (h *Host) Close(ctx context.Context, id string) (wire.Session, error) {
 	if err := h.deliver(ctx, sessionID(h.o.Owner, id), closeType.Alias(), closing{Session: id}); err != nil {
-		return wire.Session{}, err
+		return wire.Session{}, h.missing(ctx, id, err)
 	}
 	return h.Session(ctx, id)
 }
@@ -153,11 +160,15 @@ func (h *Host) spare(ctx context.Context, session string) (ident.PID, error) {
 
 // admittance returns the session's last event and its live process, 0 for none.
 func (h *Host) admittance(ctx context.Context, session string) (lastEvent uint64, pid ident.PID, err error) {
-	found := false
-	err = h.rows(ctx).Query(`select `+newestEvent+`, coalesce((select max(pid) from process p where p.session = s.id and p.ended_at is null), 0)
-from session s where s.id = ?`, []any{session}, func(scan func(...any) error) error { found = true; return scan(&lastEvent, &pid) })
-	if err == nil && !found {
-		err = wire.Errorf(wire.NotFound, "there is no session %s", session)
+	state := ""
+	err = h.rows(ctx).Query(`select `+newestEvent+`, coalesce((select max(pid) from process p where p.session = s.id and p.ended_at is null), 0), s.state
+from session s where s.id = ?`, []any{session}, func(scan func(...any) error) error { return scan(&lastEvent, &pid, &state) })
+	switch {
+	case err != nil:
+	case state == stateRemoving:
+		err = removed(session)
+	case state == "":
+		err = h.absent(ctx, session)
 	}
 	return lastEvent, pid, err
 }
@@ -208,7 +219,7 @@ func (h *Host) RunCell(ctx context.Context, session, clientID string, in wire.Ru
 	id := ident.Named("cell", session+"/"+clientID)
 	m := runCell{Cell: id.String(), Code: in.Code, TimeoutMS: in.TimeoutMS}
 	if err := h.deliver(ctx, sessionID(h.o.Owner, session), runCellType.Alias(), m); err != nil {
-		return wire.Cell{}, err
+		return wire.Cell{}, h.missing(ctx, session, err)
 	}
 	c, err := h.Cell(ctx, m.Cell)
 	if err == nil && c.Code != in.Code {
@@ -321,6 +332,10 @@ func codeOf(c neuron.Code) wire.Code {
 		return wire.NotFound
 	case codeFull:
 		return wire.Busy
+	case codeGone:
+		return wire.Gone
+	case codeInUse, codeUsed:
+		return wire.InUse
 	}
 	return wire.Unprocessable
 }

@@ -193,5 +193,10 @@ func (h *Host) Committed(op neuron.Op) {
 	case *insertLedger:
 		h.spools.release(op.id)
 		h.billed(op)
+	case *markRemoving:
+		h.histories.forget(op.branch)
+		h.shown.inputs(op.session)
+	case *DropSession:
+		h.shown.forget(op.ID)
 	}
 }

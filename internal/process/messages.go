@@ -27,6 +27,9 @@ const (
 	codeMissing  neuron.Code = "not_found"
 	codeFull     neuron.Code = "inputs_full"
 	codeKind     neuron.Code = "wrong_session_kind"
+	codeGone     neuron.Code = "session_gone"
+	codeInUse    neuron.Code = "session_in_use"
+	codeUsed     neuron.Code = "session_used_since"
 )
 
 // open begins a session with its branch and first process.
@@ -51,6 +54,12 @@ type admit struct {
 
 type closing struct {
 	Session string `json:"session"`
+}
+
+// removing marks a session for removal, unless it is in use or was used after Before.
+type removing struct {
+	Session string    `json:"session"`
+	Before  time.Time `json:"before,omitzero"`
 }
 
 type runCell struct {
@@ -122,6 +131,7 @@ const (
 var (
 	openType      = neuron.NewType[open]("session.open.v1")
 	closeType     = neuron.NewType[closing]("session.close.v1")
+	removeType    = neuron.NewType[removing]("session.remove.v1")
 	forwardType   = neuron.NewType[admit](ForwardAlias)
 	runCellType   = neuron.NewType[runCell](RunCellAlias)
 	stopCellType  = neuron.NewType[stopCell]("session.stop_cell.v1")
@@ -136,7 +146,7 @@ var (
 	processType   = neuron.NewType[processState]("process.state.v1")
 
 	aliases = []string{
-		openType.Alias(), closeType.Alias(), forwardType.Alias(), runCellType.Alias(), stopCellType.Alias(),
+		openType.Alias(), closeType.Alias(), removeType.Alias(), forwardType.Alias(), runCellType.Alias(), stopCellType.Alias(),
 		admitType.Alias(), dispatchType.Alias(), answerType.Alias(), signalType.Alias(), wokeType.Alias(),
 		cellEndedType.Alias(), goneType.Alias(),
 	}

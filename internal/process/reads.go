@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"unicode/utf8"
 
 	"soma/ident"
@@ -66,9 +67,34 @@ func (h *Host) Session(ctx context.Context, id string) (wire.Session, error) {
 		return wire.Session{}, err
 	}
 	if s == nil {
-		return wire.Session{}, wire.Errorf(wire.NotFound, "there is no session %s", id)
+		return wire.Session{}, h.absent(ctx, id)
 	}
 	return *s, nil
+}
+
+// absent says of a session that has no row whether there was one.
+func (h *Host) absent(ctx context.Context, id string) error {
+	gone, err := wasRemoved(h.rows(ctx), id)
+	switch {
+	case err != nil:
+		return err
+	case gone:
+		return removed(id)
+	}
+	return wire.Errorf(wire.NotFound, "there is no session %s", id)
+}
+
+// missing makes a refusal that there is no such session say whether there was one.
+func (h *Host) missing(ctx context.Context, id string, err error) error {
+	var refused *wire.Error
+	if errors.As(err, &refused) && (refused.Code == wire.NotFound || refused.Code == wire.Gone) {
+		return h.absent(ctx, id)
+	}
+	return err
+}
+
+func removed(id string) error {
+	return wire.Errorf(wire.Gone, "session %s was removed", id).Do("open another one")
 }
 
 // Sessions lists sessions in order of their ids.
@@ -203,7 +229,7 @@ func (h *Host) Events(ctx context.Context, session string, after uint64, limit i
 	err = r.Query(`select `+newestEvent+`, (select coalesce(min(seq), 1) from event where session = s.id) from session s where id = ?`,
 		[]any{session}, func(scan func(...any) error) error { found = true; return scan(&last, &first) })
 	if err == nil && !found {
-		err = wire.Errorf(wire.NotFound, "there is no session %s", session)
+		err = h.absent(ctx, session)
 	}
 	if err != nil {
 		return nil, 0, 0, err

@@ -18,6 +18,7 @@ type sessionState struct {
 	Branch    ident.ID         `json:"branch"`
 	PID       ident.PID        `json:"pid,omitempty"` // the newest process
 	Closed    bool             `json:"closed,omitempty"`
+	Removing  bool             `json:"removing,omitempty"`
 	CreatedAt time.Time        `json:"created_at"`
 	Kernel    pykernelSlot     `json:"kernel"` // of a session of kind py
 }
@@ -34,6 +35,7 @@ func (h *Host) sessionKind() *neuron.Kind {
 	neuron.Handle(k, openType, h.openSession)
 	neuron.Handle(k, forwardType, h.forwardInput)
 	neuron.Handle(k, closeType, h.closeSession)
+	neuron.Handle(k, removeType, h.removeSession)
 	neuron.Handle(k, runCellType, h.runSessionCell)
 	neuron.Handle(k, stopCellType, h.stopSessionCell)
 	neuron.Handle(k, cellEndedType, h.sessionCellEnded)
@@ -43,8 +45,12 @@ func (h *Host) sessionKind() *neuron.Kind {
 
 func existingSession(t *neuron.Turn) (sessionState, error) {
 	s, err := neuron.State(t, sessionType, nil)
-	if err == nil && !s.exists() {
+	switch {
+	case err != nil:
+	case !s.exists():
 		err = neuron.SettleAs(codeMissing, errors.New("no such session"))
+	case s.Removing:
+		err = neuron.SettleAs(codeGone, errors.New("the session was removed"))
 	}
 	return s, err
 }
@@ -73,6 +79,11 @@ func (h *Host) openSession(t *neuron.Turn, m open) error {
 			return neuron.SettleAs(codeConflict, errors.New("the session exists with another workspace, model or kind"))
 		}
 		return nil
+	}
+	if gone, err := wasRemoved(t, t.Self().Key); err != nil {
+		return err
+	} else if gone {
+		return neuron.SettleAs(codeGone, errors.New("the session was removed"))
 	}
 	s = sessionState{Open: m.Open, Branch: m.Branch, PID: m.PID, CreatedAt: t.Now()}
 	id := t.Self().Key

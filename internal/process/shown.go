@@ -50,6 +50,14 @@ func (s *shown) changed(pid ident.PID) {
 	delete(s.processes, pid)
 }
 
+// forget forgets what is remembered of a session that has gone.
+func (s *shown) forget(session string) {
+	s.inputs(session)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, session)
+}
+
 // inputs forgets the process of a session whose inputs have changed.
 func (s *shown) inputs(session string) {
 	s.mu.Lock()

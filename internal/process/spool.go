@@ -130,6 +130,17 @@ func (s *spools) release(id ident.ID) {
 	}
 }
 
+// scrub empties the free slots.
+func (s *spools) scrub() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, sl := range s.free {
+		errs = append(errs, sl.file.Truncate(0))
+	}
+	return errors.Join(errs...)
+}
+
 func (s *spools) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
