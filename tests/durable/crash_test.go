@@ -71,36 +71,36 @@ func TestCrashPoints(t *testing.T) {
 		}
 	}
 	t.Run("points", func(t *testing.T) {
-	for engine, points := range engines {
-		for _, point := range points {
-			for _, at := range []int{1, 7} {
-				tr := trial{point: point, at: at}
-				switch {
-				case point == crash.LeaseTaken || point == crash.LeaseCounted:
-					tr.takeover = true
-					if at > 1 {
-						continue // once a life
+		for engine, points := range engines {
+			for _, point := range points {
+				for _, at := range []int{1, 7} {
+					tr := trial{point: point, at: at}
+					switch {
+					case point == crash.LeaseTaken || point == crash.LeaseCounted:
+						tr.takeover = true
+						if at > 1 {
+							continue // once a life
+						}
+					case (point == crash.TrimMid || point == crash.WALCopied) && engine == "sqlite":
+						tr.many = 18_000 // rows are deleted, and pages copied, in batches
+						if at > 1 {
+							tr.at = 2
+						}
+					case point == crash.TrimMid || point == crash.CheckpointMid:
+						tr.many = burned
 					}
-				case (point == crash.TrimMid || point == crash.WALCopied) && engine == "sqlite":
-					tr.many = 18_000 // rows are deleted, and pages copied, in batches
-					if at > 1 {
-						tr.at = 2
-					}
-				case point == crash.TrimMid || point == crash.CheckpointMid:
-					tr.many = burned
+					t.Run(fmt.Sprintf("%s/%s:%d", engine, point, tr.at), func(t *testing.T) {
+						t.Parallel()
+						began := time.Now()
+						died, hits := tr.run(t, engine)
+						if !died {
+							t.Errorf("the node did not die at %s", point)
+						}
+						table.add(engine, tr, died, hits, time.Since(began))
+					})
 				}
-				t.Run(fmt.Sprintf("%s/%s:%d", engine, point, tr.at), func(t *testing.T) {
-					t.Parallel()
-					began := time.Now()
-					died, hits := tr.run(t, engine)
-					if !died {
-						t.Errorf("the node did not die at %s", point)
-					}
-					table.add(engine, tr, died, hits, time.Since(began))
-				})
 			}
 		}
-	}
 	})
 	var b strings.Builder
 	for _, point := range crash.OfRuntime() {
@@ -223,13 +223,4 @@ func (p *process) isOver() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.over
-}
-
-func pause(t testing.TB, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
-	}
 }
