@@ -9,6 +9,7 @@ import (
 
 	"soma/internal/api"
 	"soma/internal/neuron/engine"
+	"soma/internal/neuron/observe"
 	"soma/internal/process"
 	"soma/internal/telemetry"
 )
@@ -53,9 +54,9 @@ func (d *daemon) traces() *telemetry.Traces {
 // observer hands on what the engine tells.
 type observer struct{ to *telemetry.Telemetry }
 
-func (o observer) Attempted(a engine.Attempt) { o.to.Attempted(telemetry.Attempt(a)) }
-func (o observer) Grouped(g engine.Group)     { o.to.Grouped(telemetry.Group(g)) }
-func (o observer) Ran(r engine.Run)           { o.to.Ran(telemetry.Run(r)) }
+func (o observer) Attempted(a observe.Attempt) { o.to.Attempted(telemetry.Attempt(a)) }
+func (o observer) Grouped(g observe.Group)     { o.to.Grouped(telemetry.Group(g)) }
+func (o observer) Ran(r observe.Run)           { o.to.Ran(telemetry.Run(r)) }
 
 // billed counts an attempt at an inference. The name of a script is a path, which is nobody's business.
 func (d *daemon) billed(b process.Bill) {

@@ -15,7 +15,7 @@ const (
 	Duplicate = "duplicate" // had been settled before
 )
 
-// Attempt is one try at a delivery. Its fields are those of engine.Attempt, so that one converts to the other.
+// Attempt is one try at a delivery. Its fields are those of observe.Attempt, so that one converts to the other.
 type Attempt struct {
 	ID, Correlation, Causation ident.ID
 	Kind, Alias                string
@@ -29,14 +29,14 @@ type Attempt struct {
 	Lag time.Duration
 }
 
-// Group is one commit. Its fields are those of engine.Group.
+// Group is one commit. Its fields are those of observe.Group.
 type Group struct {
 	Records int
 	Took    time.Duration
 	Failed  bool // nothing of it was applied
 }
 
-// Run is one run of an execution. Its fields are those of engine.Run.
+// Run is one run of an execution. Its fields are those of observe.Run.
 type Run struct {
 	ID                     ident.ID // with the attempt
 	Correlation, Causation ident.ID // Causation is the delivery whose turn started it

@@ -19,6 +19,7 @@ import (
 
 	"soma/internal/neuron"
 	"soma/internal/neuron/engine"
+	"soma/internal/neuron/observe"
 	"soma/internal/store/sqlite"
 	"soma/internal/telemetry"
 )
@@ -50,9 +51,9 @@ func aliases() []string {
 // observer is what the daemon makes of a telemetry.
 type observer struct{ to *telemetry.Telemetry }
 
-func (o observer) Attempted(a engine.Attempt) { o.to.Attempted(telemetry.Attempt(a)) }
-func (o observer) Grouped(g engine.Group)     { o.to.Grouped(telemetry.Group(g)) }
-func (o observer) Ran(r engine.Run)           { o.to.Ran(telemetry.Run(r)) }
+func (o observer) Attempted(a observe.Attempt) { o.to.Attempted(telemetry.Attempt(a)) }
+func (o observer) Grouped(g observe.Group)     { o.to.Grouped(telemetry.Group(g)) }
+func (o observer) Ran(r observe.Run)           { o.to.Ran(telemetry.Run(r)) }
 
 type adapter struct{}
 

@@ -8,6 +8,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/neuron/fifo"
 	"soma/internal/neuron/recall"
 )
 
@@ -29,8 +30,8 @@ type activation struct {
 	asked    int         // ids at or below the horizon that came
 	seen     *recall.Set // all that were settled within the window, nil before they are read
 	again    *job        // whose attempt has been counted: it comes first
-	signals  queue[*job]
-	mail     queue[*job]
+	signals  fifo.Queue[*job]
+	mail     fifo.Queue[*job]
 	prev     *activation
 	next     *activation
 	restedAt time.Time
@@ -136,9 +137,9 @@ func (e *Engine) post(a *activation, j *job) {
 		j.giveUp = neuron.CrashedTooOften
 	}
 	if j.d.Lane == neuron.Signal {
-		a.signals.push(j)
+		a.signals.Push(j)
 	} else {
-		a.mail.push(j)
+		a.mail.Push(j)
 	}
 	e.waiting++
 	was := a.state
@@ -150,13 +151,13 @@ func (e *Engine) post(a *activation, j *job) {
 }
 
 func (e *Engine) enqueue(a *activation) {
-	e.runq.push(a)
+	e.runq.Push(a)
 	e.runnable.Signal()
 }
 
 // queued is how many deliveries wait.
 func (a *activation) queued() int {
-	n := a.mail.len() + a.signals.len()
+	n := a.mail.Len() + a.signals.Len()
 	if a.again != nil {
 		n++
 	}
@@ -169,10 +170,10 @@ func (a *activation) nextJob() *job {
 		a.again = nil
 		return j
 	}
-	if a.signals.len() > 0 {
-		return a.signals.pop()
+	if a.signals.Len() > 0 {
+		return a.signals.Pop()
 	}
-	return a.mail.pop()
+	return a.mail.Pop()
 }
 
 // release ends the activation's job: the next one may run.

@@ -80,8 +80,8 @@ func (e *Engine) takeIn(ctx context.Context, g *arrival) error {
 	e.held = e.held.Or(g.places)
 	e.loading = neuron.PlaceSet{}
 	for _, l := range g.lanes {
-		if l.items.len() > 0 {
-			e.head(l.items.peek(), l.items.peek().row)
+		if l.items.Len() > 0 {
+			e.head(l.items.Peek(), l.items.Peek().row)
 		}
 	}
 	late := e.late
@@ -144,7 +144,7 @@ func (e *Engine) arrive(g *arrival, row *neuron.OutboxRow) {
 		it.giveUp = neuron.CrashedTooOften
 	}
 	it.unsure = g.ended.Has(row.Place) && !g.own.Has(row.Place)
-	if it.lane.items.len() == 1 {
+	if it.lane.items.Len() == 1 {
 		g.lanes = append(g.lanes, it.lane)
 	}
 }

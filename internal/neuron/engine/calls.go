@@ -57,8 +57,6 @@ func (e *Engine) Outside(ctx context.Context) call.Side { return call.From(ctx, 
 // desk is the engine as calls see it.
 type desk struct{ *Engine }
 
-var _ call.Desk = desk{}
-
 func (d desk) Now() time.Time                    { return d.now() }
 func (d desk) Limits() neuron.Limits             { return d.limits }
 func (d desk) PlaceOf(id neuron.ID) neuron.Place { return d.placeOf(id) }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"soma/internal/neuron"
+	"soma/internal/neuron/fifo"
+	"soma/internal/neuron/observe"
 )
 
 // committer holds the records that wait for the next group. Each warm neuron has one at most, each caller too, and each
@@ -15,7 +17,7 @@ import (
 type committer struct {
 	mu      sync.Mutex
 	arrived sync.Cond
-	queue   queue[*staged]
+	queue   fifo.Queue[*staged]
 	flush   bool // commit the removals even if nothing else waits
 	closed  bool
 	taken   int                // records in the group that is being committed
@@ -35,7 +37,7 @@ func (e *Engine) submit(s *staged) {
 	c := &e.pending
 	c.mu.Lock()
 	if !c.closed {
-		c.queue.push(s)
+		c.queue.Push(s)
 		c.at[s.rec.Place]++
 		c.arrived.Signal()
 		c.mu.Unlock()
@@ -68,22 +70,22 @@ func (e *Engine) commitLoop(ctx context.Context) error {
 		e.checkQuiet()
 		e.mu.Unlock()
 		c.mu.Lock()
-		for c.queue.len() == 0 && !c.flush && !c.closed {
+		for c.queue.Len() == 0 && !c.flush && !c.closed {
 			c.arrived.Wait()
 		}
-		if c.queue.len() == 0 && !c.flush {
+		if c.queue.Len() == 0 && !c.flush {
 			c.mu.Unlock()
 			return nil
 		}
 		c.flush = false
 		group = group[:0]
-		for bytes := 0; c.queue.len() > 0 && len(group) < e.limits.GroupRecords; {
-			n := size(c.queue.peek().rec)
+		for bytes := 0; c.queue.Len() > 0 && len(group) < e.limits.GroupRecords; {
+			n := size(c.queue.Peek().rec)
 			if len(group) > 0 && bytes+n > e.limits.GroupBytes {
 				break
 			}
 			bytes += n
-			group = append(group, c.queue.pop())
+			group = append(group, c.queue.Pop())
 		}
 		c.taken = len(group)
 		c.mu.Unlock()
@@ -144,7 +146,7 @@ func (e *Engine) try(ctx context.Context, fence *neuron.Fence, group []*staged) 
 	began := time.Now()
 	err := e.store.Commit(ctx, *fence, recs)
 	if e.observer != nil {
-		e.observer.Grouped(Group{Records: len(recs), Took: time.Since(began), Failed: err != nil})
+		e.observer.Grouped(observe.Group{Records: len(recs), Took: time.Since(began), Failed: err != nil})
 	}
 	if err != nil {
 		return err

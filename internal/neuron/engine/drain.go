@@ -8,6 +8,7 @@ import (
 	"soma/ident"
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/neuron/fifo"
 )
 
 // Bounds of what the drain keeps in memory: beyond them a row is remembered by its id and read again when its turn comes.
@@ -33,19 +34,19 @@ type laneKey struct {
 type lane struct {
 	key   laneKey
 	begun bool
-	items queue[*item] // once it has begun, the first one is in a mailbox, running, or waiting for its time
+	items fifo.Queue[*item] // once it has begun, the first one is in a mailbox, running, or waiting for its time
 }
 
 // remove takes an item out and reports whether it was the first.
 func (l *lane) remove(it *item) bool {
-	if l.items.peek() == it {
-		l.items.pop()
+	if l.items.Peek() == it {
+		l.items.Pop()
 		return true
 	}
-	var rest queue[*item]
-	for l.items.len() > 0 {
-		if other := l.items.pop(); other != it {
-			rest.push(other)
+	var rest fifo.Queue[*item]
+	for l.items.Len() > 0 {
+		if other := l.items.Pop(); other != it {
+			rest.Push(other)
 		}
 	}
 	l.items = rest
@@ -55,20 +56,20 @@ func (l *lane) remove(it *item) bool {
 // insert puts an item behind those that its sender sent before it. Rows that other nodes have committed come out of order
 // sometimes; the first item of a lane that has begun stays the first.
 func (l *lane) insert(it *item) {
-	if l.items.len() == 0 || l.items.last().seq <= it.seq {
-		l.items.push(it)
+	if l.items.Len() == 0 || l.items.Last().seq <= it.seq {
+		l.items.Push(it)
 		return
 	}
-	var all queue[*item]
-	for n := 0; l.items.len() > 0; n++ {
-		if next := l.items.peek(); it != nil && next.seq > it.seq && (n > 0 || !l.begun) {
-			all.push(it)
+	var all fifo.Queue[*item]
+	for n := 0; l.items.Len() > 0; n++ {
+		if next := l.items.Peek(); it != nil && next.seq > it.seq && (n > 0 || !l.begun) {
+			all.Push(it)
 			it = nil
 		}
-		all.push(l.items.pop())
+		all.Push(l.items.Pop())
 	}
 	if it != nil {
-		all.push(it)
+		all.Push(it)
 	}
 	l.items = all
 }
@@ -124,7 +125,7 @@ func (d *drain) holds(id ident.ID) bool {
 
 // admitRow takes a committed row into its lane; the first of a lane goes on at once or when its time has come.
 func (e *Engine) admitRow(row *neuron.OutboxRow) {
-	if it := e.addRow(row, true); it != nil && it.lane.items.len() == 1 {
+	if it := e.addRow(row, true); it != nil && it.lane.items.Len() == 1 {
 		e.head(it, row)
 	}
 }
@@ -255,12 +256,12 @@ func (e *Engine) forget(it *item) {
 	d.clear(it)
 	l := it.lane
 	first := l.remove(it)
-	if l.items.len() == 0 {
+	if l.items.Len() == 0 {
 		delete(d.lanes, l.key)
 		return
 	}
 	if first {
-		next := l.items.peek()
+		next := l.items.Peek()
 		e.head(next, next.row)
 	}
 }

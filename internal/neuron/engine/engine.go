@@ -14,7 +14,9 @@ import (
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
 	"soma/internal/neuron/call"
+	"soma/internal/neuron/fifo"
 	"soma/internal/neuron/inflight"
+	"soma/internal/neuron/observe"
 )
 
 // Options are what an engine is made of. Store, Kinds and Types are needed.
@@ -52,7 +54,7 @@ type Options struct {
 	// output error) or Committed panicked: the program must end, and its next start recovers.
 	Fatal func(error)
 	// Observer is told what happens; nil: nobody is.
-	Observer Observer
+	Observer observe.Observer
 	// Inflight is the path of a small file with the ids of the deliveries whose handlers run. It survives a kill of the
 	// program, so that the next Start charges a crash to exactly these (N-45). Empty: no crash is charged.
 	Inflight string
@@ -74,7 +76,7 @@ type Engine struct {
 	log       *slog.Logger
 	committed func([]*neuron.Record)
 	fatal     func(error)
-	observer  Observer
+	observer  observe.Observer
 	inflight  *inflight.File
 	path      string
 	journals  *feed.Hub[journal, neuron.Entry]
@@ -104,7 +106,7 @@ type Engine struct {
 	away     []ident.ID      // rows of other nodes' places, for Options.Elsewhere
 	failed   error           // why nothing can be committed any more
 	runnable sync.Cond
-	runq     queue[*activation]
+	runq     fifo.Queue[*activation]
 	warm     map[neuron.ID]*activation
 	resting  list // idle activations, longest idle first
 	waiting  int  // deliveries in mailboxes

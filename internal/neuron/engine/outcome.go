@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"soma/internal/neuron"
+	"soma/internal/neuron/observe"
 )
 
 // duplicate ends a job whose delivery is settled already: it is acknowledged, nothing runs.
@@ -15,7 +16,7 @@ func (e *Engine) duplicate(a *activation, j *job) {
 		e.delivered(j.item)
 	}
 	e.mu.Unlock()
-	e.attempted(j, AttemptDuplicate, nil, false)
+	e.attempted(j, observe.AttemptDuplicate, nil, false)
 	if err := e.Believes(); err != nil {
 		e.answer(j, err) // it is settled, but who says so now must be the owner
 		return
@@ -53,9 +54,9 @@ func (e *Engine) failAttempt(a *activation, j *job, err error) {
 	e.release(a)
 	e.mu.Unlock()
 	if j.item != nil || j.accept {
-		e.attempted(j, AttemptRetried, nil, false)
+		e.attempted(j, observe.AttemptRetried, nil, false)
 	} else {
-		e.attempted(j, AttemptFailed, nil, false)
+		e.attempted(j, observe.AttemptFailed, nil, false)
 	}
 	switch {
 	case j.item != nil:

@@ -35,27 +35,6 @@ func try(s state, ev event) (next state, panicked bool) {
 	return s.on(ev), false
 }
 
-func TestQueueKeepsOrder(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var q queue[int]
-		in, out := 0, 0
-		for range rapid.IntRange(0, 400).Draw(t, "steps") {
-			if rapid.IntRange(0, 4).Draw(t, "what") < 3 {
-				q.push(in)
-				in++
-			} else if q.len() > 0 {
-				if q.peek() != out || q.pop() != out {
-					t.Fatalf("out of order at %d", out)
-				}
-				out++
-			}
-			if q.len() != in-out {
-				t.Fatalf("length %d, want %d", q.len(), in-out)
-			}
-		}
-	})
-}
-
 func TestBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var id ident.ID

@@ -24,7 +24,7 @@ func (e *Engine) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Stats{
-		Warm: len(e.warm), Waiting: e.waiting, Running: e.running, Records: c.queue.len() + c.taken, Outbox: len(e.drain.rows),
+		Warm: len(e.warm), Waiting: e.waiting, Running: e.running, Records: c.queue.Len() + c.taken, Outbox: len(e.drain.rows),
 		Dormant: e.drain.dormant, Removals: len(e.drain.removed), Executions: len(e.execs), Turns: e.turns, Groups: e.groups,
 	}
 }
@@ -49,6 +49,6 @@ func (e *Engine) isQuiet() bool {
 	c := &e.pending
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return e.waiting == 0 && e.running == 0 && c.queue.len() == 0 && c.taken == 0 && len(e.drain.rows) == e.drain.dormant &&
+	return e.waiting == 0 && e.running == 0 && c.queue.Len() == 0 && c.taken == 0 && len(e.drain.rows) == e.drain.dormant &&
 		len(e.drain.removed) == 0 && len(e.execs) == 0
 }

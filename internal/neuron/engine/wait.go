@@ -64,7 +64,7 @@ func (e *Engine) surplus(w *worker) bool {
 		return false
 	}
 	e.crew.stand(w)
-	if e.runq.len() > 0 {
+	if e.runq.Len() > 0 {
 		e.runnable.Signal() // the signal that woke it may have been for a job
 	}
 	return true

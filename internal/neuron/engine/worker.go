@@ -16,14 +16,14 @@ import (
 func (e *Engine) work(ctx context.Context, w *worker) error {
 	for {
 		e.mu.Lock()
-		for e.runq.len() == 0 && e.phase < stopping && e.failed == nil && e.crew.size <= e.crew.want {
+		for e.runq.Len() == 0 && e.phase < stopping && e.failed == nil && e.crew.size <= e.crew.want {
 			e.runnable.Wait()
 		}
 		if e.phase >= stopping || e.failed != nil || e.surplus(w) {
 			e.mu.Unlock()
 			return nil
 		}
-		a := e.runq.pop()
+		a := e.runq.Pop()
 		a.state = a.state.on(take)
 		j := a.nextJob()
 		e.waiting--
@@ -117,26 +117,19 @@ func (e *Engine) turn(ctx context.Context, w *worker, a *activation, j *job) {
 	err = e.run(handler, t)
 	e.inflight.Leave(w.seat)
 	cancel()
+	if err == nil {
+		err = e.complete(s, t.Result())
+	}
 	switch {
+	case err == nil:
+		e.stage(s)
 	case errors.As(err, &refusal):
 		kept := t.Kept()
 		j.kept = &kept
 		e.settle(a, j, refusal)
-		return
-	case err != nil:
+	default:
 		e.failAttempt(a, j, err)
-		return
 	}
-	if err := e.complete(s, t.Result()); errors.As(err, &refusal) {
-		kept := t.Kept()
-		j.kept = &kept
-		e.settle(a, j, refusal)
-		return
-	} else if err != nil {
-		e.failAttempt(a, j, err)
-		return
-	}
-	e.stage(s)
 }
 
 // maybeSeen reports whether the neuron may have settled the id. One that is newer than all it knows was not, unless its time

@@ -1,0 +1,40 @@
+package fifo
+
+// Queue is a first-in first-out list that gives its memory back when it runs empty. Its users bound it.
+type Queue[T any] struct {
+	items []T
+	head  int
+}
+
+// Len is how many wait.
+func (q *Queue[T]) Len() int { return len(q.items) - q.head }
+
+// Push adds one at the end.
+func (q *Queue[T]) Push(v T) {
+	if q.head > 64 && q.head > len(q.items)/2 {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, v)
+}
+
+// Peek returns the oldest one of a queue that has any.
+func (q *Queue[T]) Peek() T { return q.items[q.head] }
+
+// Last returns the newest one of a queue that has any.
+func (q *Queue[T]) Last() T { return q.items[len(q.items)-1] }
+
+// Pop takes the oldest one of a queue that has any.
+func (q *Queue[T]) Pop() T {
+	var zero T
+	v := q.items[q.head]
+	q.items[q.head] = zero
+	if q.head++; q.head == len(q.items) {
+		q.head = 0
+		if q.items = q.items[:0]; cap(q.items) > 64 {
+			q.items = nil
+		}
+	}
+	return v
+}
