@@ -7,9 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"soma/ident"
 	"soma/internal/neuron"
@@ -109,26 +107,21 @@ func quietOrDead(w *world) error {
 // N-27: an engine that stops lets nobody wait: the handler's attempt fails, and the next life goes on with the call.
 func TestStopWhileWaiting(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *base) {
-		entered := make(chan struct{})
-		var once sync.Once
+		entered, left := make(chan struct{}), make(chan struct{})
 		k := kind(func(turn *neuron.Turn, n note) error {
 			_, err := call.Do(turn, echo, id("b"), n)
-			return err
-		})
-		k2 := kind(func(turn *neuron.Turn, n note) error {
-			_, err := call.Do(turn, echo, id("b"), n)
-			turn.Write(put{"end", ""})
+			if !errors.Is(err, neuron.ErrStopped) {
+				t.Errorf("the call ended with %v", err)
+			}
+			close(left)
 			return err
 		})
 		call.Serve(k, echo, func(turn *neuron.Turn, n note) (note, error) {
-			once.Do(func() { close(entered) })
-			<-turn.Context().Done()
-			return n, turn.Context().Err()
+			close(entered)
+			<-left // the caller goes first
+			return n, errBroken
 		})
-		call.Serve(k2, echo, func(turn *neuron.Turn, n note) (note, error) { turn.Write(put{"method", ""}); return n, nil })
-		limits := quick()
-		limits.AttemptTime = 300 * time.Millisecond
-		w := startUntil(t, b, 0, limits, k)
+		w := start(t, b, k)
 		d := fresh(t, id("a"), "x")
 		ends := make(chan error, 1)
 		go func() { ends <- w.Accept(t.Context(), d) }()
@@ -137,7 +130,13 @@ func TestStopWhileWaiting(t *testing.T) {
 		if err := <-ends; err != nil && !errors.Is(err, neuron.ErrStopped) {
 			t.Error(err)
 		}
-		w = start(t, b, k2)
+		next := kind(func(turn *neuron.Turn, n note) error {
+			_, err := call.Do(turn, echo, id("b"), n)
+			turn.Write(put{"end", ""})
+			return err
+		})
+		call.Serve(next, echo, func(turn *neuron.Turn, n note) (note, error) { turn.Write(put{"method", ""}); return n, nil })
+		w = start(t, b, next)
 		if err := w.Accept(t.Context(), d); err != nil {
 			t.Error(err)
 		}

@@ -107,8 +107,12 @@ func TestAttemptBoundsTheWait(t *testing.T) {
 		}
 		w.wantClean()
 		w.wantFacts(id("a"), "requested", "failed(deadline)")
-		if in := w.entries(id("busy"), neuron.In); len(in) != 2 || in[1].Settled != call.NoRequest || runs.of("method") != 0 {
-			t.Errorf("accepted %+v", in)
+		in := w.entries(id("busy"), neuron.In)
+		if len(in) != 2 || in[1].Settled != call.NoRequest || runs.of("method") != 0 {
+			t.Fatalf("accepted %+v", in)
+		}
+		if d := in[1].Request.Until.Sub(in[1].At); d > 5*time.Second {
+			t.Errorf("the request says that its caller waits for %s", d)
 		}
 	})
 }
