@@ -90,7 +90,7 @@ func (m *member) take(t testing.TB, places neuron.PlaceSet) {
 
 // give gives places up in order and returns those that it did.
 func (m *member) give(places neuron.PlaceSet) neuron.PlaceSet {
-	given := m.Release(places)
+	given := m.Release(places, neuron.Places)
 	m.c.store.Free(m.name, given)
 	return given
 }

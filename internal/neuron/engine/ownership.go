@@ -66,15 +66,19 @@ func (e *Engine) commitAll(_ context.Context, group []*neuron.Record) error {
 	return errors.Join(errs...)
 }
 
-// Release gives up those of the places at which nothing goes on: no delivery waits in a mailbox or runs, no record waits for
-// its commit, no execution runs, and Options.Busy says nothing else. Alarms and retries that wait for their time move along
-// with their rows. It returns the places that it gave up: the caller frees them in the store.
-func (e *Engine) Release(places neuron.PlaceSet) neuron.PlaceSet {
+// Release gives up at most so many of the places at which nothing goes on: no delivery waits in a mailbox or runs, no record
+// waits for its commit, no execution runs, and Options.Busy says nothing else. Alarms and retries that wait for their time
+// move along with their rows. It returns the places that it gave up: the caller frees them in the store.
+func (e *Engine) Release(places neuron.PlaceSet, most int) neuron.PlaceSet {
 	e.moving.Lock()
 	defer e.moving.Unlock()
-	for p := range places.All() {
-		if e.busy != nil && e.busy(p) {
-			places.Remove(p)
+	e.mu.Lock()
+	rest := e.idle(places.And(e.held))
+	e.mu.Unlock()
+	places = neuron.PlaceSet{}
+	for p := range rest.All() {
+		if places.Len() < most && (e.busy == nil || !e.busy(p)) {
+			places.Add(p)
 		}
 	}
 	e.mu.Lock()
@@ -82,7 +86,7 @@ func (e *Engine) Release(places neuron.PlaceSet) neuron.PlaceSet {
 		e.mu.Unlock()
 		return neuron.PlaceSet{}
 	}
-	places = e.idle(places.And(e.held))
+	places = e.idle(places)
 	for id, a := range e.warm {
 		if places.Has(e.placeOf(id)) {
 			e.passivate(a)

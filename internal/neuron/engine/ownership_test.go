@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand"
 	"slices"
@@ -106,6 +107,9 @@ func TestLostHintsAreSwept(t *testing.T) {
 // N-17, N-36: the order of one sender to one target on one lane is kept while both move between nodes whose clocks differ,
 // hints come late, in any order or never, and each delivery is handled once.
 func TestOrderOverMoves(t *testing.T) {
+	all := flag.Lookup("rapid.checks").Value.String()
+	_ = flag.Set("rapid.checks", "25") // each waits for timers of the engine
+	defer func() { _ = flag.Set("rapid.checks", all) }()
 	rapid.Check(t, func(rt *rapid.T) {
 		c := newCluster()
 		source, target := at(1, "source"), at(2, "target")
@@ -350,7 +354,7 @@ func TestReleaseIsRefusedWhileBusy(t *testing.T) {
 	a.take(t, places(0, 255))
 	busy := func(what string, p int) {
 		t.Helper()
-		if given := a.Release(neuron.PlacesOf(neuron.Place(p), neuron.Place(p+1))); given != neuron.PlacesOf(neuron.Place(p+1)) {
+		if given := a.Release(neuron.PlacesOf(neuron.Place(p), neuron.Place(p+1)), 256); given != neuron.PlacesOf(neuron.Place(p+1)) {
 			t.Fatalf("%s: %v given", what, slices.Collect(given.All()))
 		}
 		if err := a.Deliver(t.Context(), fresh(t, at(p+1, "x"), "")); !errors.Is(err, neuron.ErrNotOwner) {
@@ -387,13 +391,16 @@ func TestReleaseIsRefusedWhileBusy(t *testing.T) {
 
 	deliver(t, a.Engine, fresh(t, at(50, "x"), "alarm"))
 	quiet(t, a.Engine)
-	if given := a.Release(neuron.PlacesOf(10, 20, 30, 40, 50)); given.Len() != 5 {
+	if given := a.Release(neuron.PlacesOf(10, 20, 30, 40, 50), 256); given.Len() != 5 {
 		t.Errorf("%v given afterwards", slices.Collect(given.All()))
 	}
 	if s := a.Stats(); s.Warm != 0 || s.Outbox != 0 || s.Dormant != 0 {
 		t.Errorf("left in memory: %+v", s)
 	}
-	if given := a.Release(neuron.PlacesOf(10, 11)); given.Len() != 0 {
+	if given := a.Release(places(60, 99), 7); given.Len() != 7 || a.Holding().And(places(60, 99)).Len() != 33 {
+		t.Errorf("%d given, at most seven were asked for", given.Len())
+	}
+	if given := a.Release(neuron.PlacesOf(10, 11), 256); given.Len() != 0 {
 		t.Errorf("given twice: %v", slices.Collect(given.All()))
 	}
 }
@@ -782,7 +789,7 @@ func TestNothingIsAnsweredWithoutALease(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if given := a.Release(places(0, 255)); given.Len() != 0 {
+	if given := a.Release(places(0, 255), 256); given.Len() != 0 {
 		t.Errorf("%d places given", given.Len())
 	}
 	a.Lose(neuron.ErrFenced)

@@ -19,8 +19,8 @@ type Owner interface {
 	// Fence is the right under which the owner commits; its places are those that it holds or is gaining.
 	Fence() neuron.Fence
 	Gain(ctx context.Context, taken map[neuron.Place]neuron.Taken) error
-	// Release gives up those of the places at which nothing goes on, and returns them.
-	Release(places neuron.PlaceSet) neuron.PlaceSet
+	// Release gives up at most so many of the places at which nothing goes on, and returns them.
+	Release(places neuron.PlaceSet, most int) neuron.PlaceSet
 	// Lose is called when the owner's places are or may be another node's.
 	Lose(err error)
 	Wake(ctx context.Context, ids []ident.ID) error
@@ -239,21 +239,7 @@ func (k *Keeper) move(ctx context.Context, owner Owner, t *Table) (acted bool, e
 // give releases n places, as many as have nothing going on, and frees them. Where freeing fails the next table shows them
 // as own ones that nobody runs: they are taken again.
 func (k *Keeper) give(ctx context.Context, owner Owner, fence neuron.Fence, n int) bool {
-	var given, asked neuron.PlaceSet
-	for p := range fence.Places.Held().All() {
-		asked.Add(p)
-		if asked.Len() < n-given.Len() {
-			continue
-		}
-		given = given.Or(owner.Release(asked))
-		asked = neuron.PlaceSet{}
-		if given.Len() >= n {
-			break
-		}
-	}
-	if asked.Len() > 0 && given.Len() < n {
-		given = given.Or(owner.Release(asked))
-	}
+	given := owner.Release(fence.Places.Held(), n)
 	if given.Len() == 0 {
 		return false
 	}
