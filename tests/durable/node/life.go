@@ -119,8 +119,8 @@ func (o owner) Gain(ctx context.Context, taken map[neuron.Place]neuron.Taken) er
 	return err
 }
 
-func (o owner) Release(places neuron.PlaceSet) neuron.PlaceSet {
-	given := o.Engine.Release(places)
+func (o owner) Release(places neuron.PlaceSet, most int) neuron.PlaceSet {
+	given := o.Engine.Release(places, most)
 	if given.Len() > 0 {
 		o.n.say(Line{Event: "held", Value: int64(o.Holding().Len())})
 	}
