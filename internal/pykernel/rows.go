@@ -19,6 +19,10 @@ const (
 	Ended   KernelState = "ended"
 )
 
+// NoNode is the node of a python kernel that was live in the store of which this one is a copy or backup: its process is not
+// ours to touch, and what its cells did since is unknown.
+const NoNode = ""
+
 // ErrKernelEnded is the guard of AppendFrame: the python kernel takes no more frames.
 var ErrKernelEnded = errors.New("python kernel has ended")
 

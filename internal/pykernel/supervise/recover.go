@@ -16,7 +16,7 @@ import (
 )
 
 // recover reads the live python kernels of the places and finds the processes of those that ran at this node; nothing is
-// awaited. Where the node is not alone, those of other nodes are found as lost.
+// awaited. Where the node is not alone, those of other nodes are found as lost, and always those of no node.
 func (s *Supervisor) recover(ctx context.Context, places neuron.PlaceSet) ([]*kernel, error) {
 	type row struct {
 		pykernel.InsertKernel
@@ -30,7 +30,7 @@ where state in ('booting', 'running', 'ending') order by used_at, id`, nil,
 		func(scan func(...any) error) error {
 			var r row
 			err := scan(&r.ID, &r.Owner, &r.Session, &r.Node, &r.Workspace, &r.Python, &r.Token, &r.state, &r.reason, &r.pid, &r.pgid, &r.leader, &r.last)
-			if r.Node == s.opt.Node || s.opt.Shared {
+			if r.Node == s.opt.Node || r.Node == pykernel.NoNode || s.opt.Shared {
 				rows = append(rows, r)
 			}
 			return err
@@ -53,7 +53,11 @@ where state in ('booting', 'running', 'ending') order by used_at, id`, nil,
 		k.link.Continue(uint64(r.last))
 		if r.Node != s.opt.Node {
 			k.foreign = true
-			k.end(fmt.Sprintf("it ran at node %s, which has lost the session", r.Node))
+			reason := fmt.Sprintf("it ran at node %s, which has lost the session", r.Node)
+			if r.Node == pykernel.NoNode {
+				reason = r.reason
+			}
+			k.end(reason)
 			found = append(found, k)
 			continue
 		}

@@ -58,6 +58,11 @@ func (s *Store) migrate(ctx context.Context, base *pgconn.Config) (err error) {
 			break
 		}
 	}
+	if seal, err := sealOf(ctx, w); err != nil {
+		return err
+	} else if seal != nil && !s.options.sealed {
+		return &schema.SealedError{Seal: *seal}
+	}
 	v, err := w.value(ctx, "select value from meta where name = 'generation'")
 	if err != nil {
 		return err

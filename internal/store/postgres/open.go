@@ -31,6 +31,8 @@ type Options struct {
 	Now func() time.Time
 	// Lease is how long a node keeps its places without a beat, 0 means 15 s.
 	Lease time.Duration
+
+	sealed bool // a store that no daemon may use is opened, too
 }
 
 const (
@@ -46,6 +48,9 @@ const (
 	// longer has lost its places.
 	patience = 15 * time.Second
 )
+
+// errForm stands for the parser's error, which shows the password.
+var errForm = errors.New("the connection string cannot be read: want a postgres:// URL or words like host=… dbname=…")
 
 // Store is one open database. It is safe for concurrent use.
 type Store struct {
@@ -75,7 +80,7 @@ var (
 
 // Open connects to the database that dsn names (a URL or key=value words; what it leaves out comes from PGHOST, PGPASSFILE
 // and the like), brings it to this build's schema and returns the store. Errors: *SchemaError for a database of another
-// schema or program, *VersionError for a server that is too old, those of the connection.
+// schema or program, *schema.SealedError for the rest of a copy, *VersionError for a server that is too old, those of the connection.
 func Open(ctx context.Context, dsn string, options Options) (*Store, error) {
 	if options.Readers <= 0 {
 		options.Readers = 4
@@ -102,7 +107,7 @@ func Open(ctx context.Context, dsn string, options Options) (*Store, error) {
 func open(ctx context.Context, dsn string, options Options) (_ *Store, err error) {
 	base, err := pgconn.ParseConfig(dsn)
 	if err != nil {
-		return nil, errors.New("the connection string cannot be read: want a postgres:// URL or words like host=… dbname=…") // the error shows the password
+		return nil, errForm
 	}
 	s := &Store{options: options, limits: options.Limits, tag: newTag(), patience: patience}
 	if s.counts, err = counter.New(options.Sequences); err != nil {

@@ -84,7 +84,7 @@ var _ neuron.Store = (*Store)(nil)
 
 // Open opens or makes the database at path, whose folder exists, brings it to this build's schema and starts the
 // checkpointing goroutine, which Close ends. The files get mode 0600. Errors: *SchemaError for a home of another schema,
-// *VersionError for a SQLite that is too old.
+// *schema.SealedError for a backup or the rest of a copy, *VersionError for a SQLite that is too old.
 func Open(ctx context.Context, path string, options Options) (*Store, error) {
 	if options.Readers <= 0 {
 		options.Readers = 4
@@ -139,6 +139,9 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 	}
 	s.w = newWriter(conn)
 	if err := checkVersion(ctx, s.w); err != nil {
+		return nil, err
+	}
+	if err := unsealed(ctx, s.w); err != nil {
 		return nil, err
 	}
 	if err := migrate(ctx, s.w, migrations); err != nil {
