@@ -433,7 +433,7 @@ func play(t *rapid.T, ctx context.Context, a arena, owner string, phases []phase
 				places[i] = p.Places
 			}
 			before := from.Fence() // a release takes its places out
-			given := from.Release(places)
+			given := from.Release(places, neuron.Places)
 			s.must(s.arena.free(s.ctx, p.Node, from.store, before, given))
 			s.gain(other, given)
 		case kill, stop:
