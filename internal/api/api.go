@@ -60,7 +60,8 @@ type Events interface {
 //
 // It is an alias, so that who fills Events can write down the same type without knowing this package.
 type Subscription = interface {
-	// Next returns the next item. At the end of ctx it returns ctx's error, and no item is lost by that.
+	// Next returns the next item. At the end of ctx it returns ctx's error, and no item is lost by that; io.EOF says that
+	// another daemon has the session now.
 	Next(ctx context.Context) (wire.Item, error)
 	Close()
 }

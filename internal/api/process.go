@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"errors"
+	"io"
 	"strconv"
 	"time"
 
@@ -71,7 +73,7 @@ func (s *Server) untilEnd(ctx context.Context, p wire.Process, wait time.Duratio
 			}
 		}
 		item, err := sub.Next(waiting)
-		if waiting.Err() != nil {
+		if waiting.Err() != nil || errors.Is(err, io.EOF) { // or another daemon has its session now
 			return s.Processes.Process(ctx, p.PID)
 		}
 		if err != nil {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
 	"time"
 
+	"soma/internal/feed"
 	"soma/wire"
 )
 
@@ -63,7 +65,8 @@ func (s *Server) streamed(row route, c *call) error {
 		return err
 	}
 	var broken *brokenError
-	if err != nil && ctx.Err() == nil && !errors.As(err, &broken) {
+	moved := errors.Is(err, io.EOF) || errors.Is(err, feed.ErrClosed) // another daemon has it now
+	if err != nil && ctx.Err() == nil && !errors.As(err, &broken) && !moved {
 		s.Log.Error("cannot go on with a stream", "route", c.r.Pattern, "error", err)
 	}
 	return nil

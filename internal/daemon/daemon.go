@@ -19,11 +19,12 @@ import (
 	"soma/internal/neuron/engine"
 	"soma/internal/neuron/evidence"
 	"soma/internal/neuron/graph"
+	"soma/internal/neuron/lease"
+	"soma/internal/peer"
 	"soma/internal/process"
 	"soma/internal/process/facts"
-	"soma/internal/pykernel"
 	"soma/internal/pykernel/supervise"
-	"soma/internal/store/sqlite"
+	"soma/internal/store/postgres"
 	"soma/internal/telemetry"
 	"soma/wire"
 )
@@ -46,15 +47,21 @@ type Options struct {
 	Environ func() []string
 }
 
-// daemon is one running instance.
+// daemon is one life of a running instance.
 type daemon struct {
 	home   config.Home
 	config *config.Config
 	o      Options
 	log    *slog.Logger
 	began  time.Time
+	lock   *config.Lock
 
-	store  *sqlite.Store
+	node   string // the name of this daemon among those that share its store
+	store  store
+	shared *postgres.Store // the store, if it is one that daemons share
+	keeper *lease.Keeper   // of the places, with shared
+	peers  *peer.Peers     // the same
+	doors  *doors
 	engine *engine.Engine
 	host   *process.Host
 	sup    *supervise.Supervisor
@@ -63,21 +70,27 @@ type daemon struct {
 	token  *config.TokenChecker
 	// telemetry is told things and asked nothing, but by who scrapes it.
 	telemetry *telemetry.Telemetry
+	keeping   lifecycle.Tasks
+	size      struct {
+		mu    sync.Mutex
+		at    time.Time
+		bytes int64
+	}
 	// claimed is closed once the engine has its epoch, or has failed to get one.
 	claimed chan struct{}
 
 	// ctx lives as long as the OS process: parts that are stopped in order must not end at the first signal already.
 	ctx   context.Context
-	stop  context.CancelCauseFunc // ends Run
+	stop  context.CancelCauseFunc // ends run
 	mu    sync.Mutex
+	asked bool // to stop
 	fatal error
 }
 
-// Run serves a home until ctx ends or a client asks to stop; python kernels live on. Errors: *config.LockedError;
-// *config.HomeError, also for a store that cannot be opened (it wraps sqlite.SchemaError) or cannot go on.
+// Run serves a home until ctx ends or a client asks to stop; python kernels live on. Where daemons share the store and this
+// one has lost its places, it makes all its parts anew, as after a restart. Errors: *config.LockedError; *config.HomeError, also
+// for a store that cannot be opened (it wraps sqlite.SchemaError) or cannot go on.
 func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (err error) {
-	d := &daemon{home: home, config: cfg, o: o, began: time.Now(), token: home.TokenChecker(), claimed: make(chan struct{})}
-	d.log = slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: cfg.LogLevel}))
 	if err := home.Create(); err != nil {
 		return err
 	}
@@ -89,26 +102,22 @@ func Run(ctx context.Context, home config.Home, cfg *config.Config, o Options) (
 	if err := home.EnsureToken(); err != nil {
 		return err
 	}
-	defer lifecycle.Headroom()()
-	d.ctx = context.WithoutCancel(ctx)
-	asked := ctx
-	ctx, d.stop = context.WithCancelCause(d.ctx)
-	defer d.stop(nil)
-	defer context.AfterFunc(asked, func() { d.stop(api.ErrAsked) })()
-	if err := d.wire(ctx); err != nil {
-		return err
+	node := local
+	if cfg.Store != "" {
+		if node, err = home.EnsureNode(); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, d.store.Close()) }()
-	return d.run(ctx, lock)
+	defer lifecycle.Headroom()()
+	lives := &lives{home: home, config: cfg, o: o, lock: lock, node: node, token: home.TokenChecker()}
+	lives.log = slog.New(slog.NewTextHandler(o.Log, &slog.HandlerOptions{Level: cfg.LogLevel}))
+	return lives.run(ctx)
 }
 
 // wire makes all parts; none of them runs yet but the store.
 func (d *daemon) wire(ctx context.Context) (err error) {
-	sequences := append(process.Sequences(), neuron.Sequence{
-		Name: pykernel.FrameSequence, Last: pykernel.FrameSequenceLast, Save: pykernel.FrameSequenceSave,
-	})
-	if d.store, err = sqlite.Open(ctx, d.home.Database(), sqlite.Options{Sequences: sequences, Migrations: d.migrations()}); err != nil {
-		return d.unusable(err)
+	if err := d.open(ctx); err != nil {
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -122,7 +131,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.events = newEvents()
 	d.models = newModels(d.config, d.o.Env)
 	d.host = process.New(process.Options{
-		Owner: owner, Node: node, Reader: d.store, Models: d.models, Prices: table, Python: d.python(),
+		Owner: owner, Node: d.node, Shared: d.shared != nil, NodeOf: d.nodeOf(), Reader: d.store, Models: d.models, Prices: table, Python: d.python(),
 		Room: d.room, Hold: d.config.Recover == config.Hold, MaxConcurrent: d.config.MaxConcurrent, Spool: d.home.Spool(),
 		Billed: d.billed, CellEnded: d.cellEnded, Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: now, Log: d.log,
 	})
@@ -134,24 +143,33 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		Store: d.neuronStore(), Kinds: append(d.host.Kinds(), connections.Kind()), Types: append(d.host.Aliases(), graph.Aliases()...),
 		Relay:    connections,
 		Adapters: map[string]neuron.Adapter{process.InferenceKind: d.host.Adapter()},
-		Node:     node, Now: now, Log: d.log, Committed: d.committed, Fatal: d.fail, Inflight: filepath.Join(d.home.Cache(), "inflight"),
+		Node:     d.node, Now: now, Log: d.log, Committed: d.committed, Fatal: d.fail, Inflight: filepath.Join(d.home.Cache(), "inflight"),
 		Generation: d.store.Generation(),
+	}
+	if d.shared != nil {
+		d.keep()
+		options.Busy, options.Elsewhere, options.Leased = d.busy, d.keeper.Elsewhere, d.keeper.Leased
 	}
 	d.observe(&options)
 	if d.engine, err = engine.New(options); err != nil {
 		return err
 	}
 	d.host.Bind(d.engine)
+	if d.shared != nil {
+		d.peers = peer.New(peer.Options{
+			Node: d.node, Secret: d.shared.PeerSecret(), Table: d.keeper.Table, Holds: d.holds, Hint: d.events.hint, Missed: d.events.missed, Log: d.log,
+		})
+	}
 	d.sup, err = supervise.New(supervise.Options{
-		RunDir: d.home.Run(), BundleDir: d.home.Bundles(), SourceDir: d.env("SOMA_PYTHON_DIR"), Node: node, Neurons: d.engine,
+		RunDir: d.home.Run(), BundleDir: d.home.Bundles(), SourceDir: d.env("SOMA_PYTHON_DIR"), Node: d.node, Shared: d.shared != nil, Neurons: d.engine,
 		Reader: d.store, Env: d.pykernelEnv, Output: d.output, Now: now, Log: d.log, MaxLive: d.config.MaxPykernels,
 		Grace: d.config.PykernelGrace, Epoch: d.epoch,
 	})
-	return d.unusable(err)
+	return d.homeFault(err)
 }
 
-// unusable says of a fault in what the home holds that it is the home's; nil stays nil.
-func (d *daemon) unusable(err error) error {
+// homeFault says of a fault in what the home holds that it is the home's; nil stays nil.
+func (d *daemon) homeFault(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -161,11 +179,12 @@ func (d *daemon) unusable(err error) error {
 // now is the clock of all that is stored: what is shown when it happens then equals what is read from its row later.
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// node is the name of this home's one daemon.
-const node = "local"
+// local is the name of a home's one daemon.
+const local = "local"
 
-// run starts the parts in the order in which they need each other, serves, and stops them in reverse.
-func (d *daemon) run(ctx context.Context, lock *config.Lock) error {
+// run starts the parts in the order in which they need each other, serves, and stops them in reverse. serving is called when
+// everything is there to be served.
+func (d *daemon) run(ctx context.Context, serving func() error) error {
 	if err := d.telemetry.Start(d.ctx); err != nil {
 		return err
 	}
@@ -173,14 +192,18 @@ func (d *daemon) run(ctx context.Context, lock *config.Lock) error {
 	if err := d.host.Load(d.ctx); err != nil {
 		return d.unusable(err)
 	}
+	defer d.stopPart("places", d.leave)
 	if err := d.sup.Start(d.ctx); err != nil {
 		close(d.claimed)
-		return d.unusable(fmt.Errorf("cannot attach python kernels: %w", err))
+		return d.homeFault(fmt.Errorf("cannot attach python kernels: %w", err))
 	}
 	defer d.stopPart("python kernels", d.sup.Stop)
 	err := d.engine.Start(d.ctx)
 	close(d.claimed) // also after a failure: who waits for the epoch goes on and is stopped
 	if err != nil {
+		d.mu.Lock()
+		d.fatal = err // there is nothing to give back
+		d.mu.Unlock()
 		return d.unusable(fmt.Errorf("cannot start the engine: %w", err))
 	}
 	defer d.stopPart("engine", d.engine.Stop)
@@ -188,24 +211,26 @@ func (d *daemon) run(ctx context.Context, lock *config.Lock) error {
 		return d.unusable(fmt.Errorf("cannot start processes: %w", err))
 	}
 	defer d.stopPart("processes", d.host.Stop)
-	server, err := api.New(api.Options{
-		Sessions: d.sessions(), Processes: d.host, Events: eventsOf{d.events, d.host, d.store.Generation()}, Daemon: d,
-		Evidence: evidence.New(evidence.Options{
-			Engine: d.engine, Reader: d.store, Domain: &facts.Facts{Owner: owner, Reader: d.store}, Generation: d.store.Generation(),
-		}),
-		Authorize: d.authorize, Metrics: d.telemetry.Metrics, Observe: d.answered, Build: d.o.Build, Log: d.log,
-	})
+	if d.shared != nil {
+		if err := d.peers.Start(d.ctx); err != nil {
+			return err
+		}
+		defer d.stopPart("other daemons", d.peers.Stop)
+		if err := d.keeping.Go(d.ctx, "places", func(ctx context.Context) error { return d.keeper.Run(ctx, places{d}) }); err != nil {
+			return err
+		}
+	}
+	server, err := d.server()
 	if err != nil {
 		return err
 	}
-	listener, err := config.ListenSocket(d.home.Socket())
-	if err != nil {
-		return d.unusable(err)
+	if err := serving(); err != nil {
+		return err
 	}
-	d.log.Info("serving", "pid", os.Getpid(), "socket", d.home.Socket(), "build", d.o.Build, "started_in", time.Since(d.began))
+	d.log.Info("serving", "pid", os.Getpid(), "socket", d.home.Socket(), "url", d.doors.url, "node", d.node, "build", d.o.Build, "started_in", time.Since(d.began))
 	group := lifecycle.Group{Grace: detachTime}
-	group.Add("api", func(ctx context.Context) error { return server.Serve(ctx, listener) })
-	if watch, err := lock.Watch(listener); err != nil {
+	d.doors.serve(&group, server)
+	if watch, err := d.lock.Watch(d.doors.socket); err != nil {
 		d.log.Warn("a removed home will not be noticed", "error", err)
 	} else {
 		group.Add("home", func(ctx context.Context) error { d.lost(watch.Wait(ctx)); return nil })
@@ -214,7 +239,27 @@ func (d *daemon) run(ctx context.Context, lock *config.Lock) error {
 	d.log.Info("stopping", "why", context.Cause(ctx))
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if !d.anew() {
+		d.doors.close()
+	}
 	return errors.Join(err, d.fatal)
+}
+
+// server makes what answers requests.
+func (d *daemon) server() (*api.Server, error) {
+	o := api.Options{
+		Sessions: d.sessions(), Processes: d.host, Daemon: d,
+		Events: eventsOf{d.events, d.host, d.store.Generation(), func(session string) bool { return d.holds(neuron.PlaceOf(session)) }},
+		Evidence: evidence.New(evidence.Options{
+			Engine: d.engine, Reader: d.store, Domain: &facts.Facts{Owner: owner, Reader: d.store}, Generation: d.store.Generation(),
+		}),
+		Authorize: d.authorize, Metrics: d.telemetry.Metrics, Observe: d.answered, Build: d.o.Build, Log: d.log,
+		TLS: d.doors.tls, Hosts: d.doors.hosts,
+	}
+	if d.shared != nil {
+		o.Peers = peersOf{d}
+	}
+	return api.New(o)
 }
 
 // epoch is what an attach to a python kernel carries, so that a kernel refuses a daemon whose claim is older. Attaching begins
@@ -235,6 +280,14 @@ func (d *daemon) stopPart(name string, stop func(context.Context) error) {
 	d.log.Info("shutdown", "part", name, "took", time.Since(began))
 }
 
+// ask begins to stop the daemon because somebody wants that.
+func (d *daemon) ask() {
+	d.mu.Lock()
+	d.asked = true
+	d.mu.Unlock()
+	d.stop(api.ErrAsked)
+}
+
 // lost ends the daemon when its home was taken away under it, with an error as the reason; nil is none.
 func (d *daemon) lost(err error) {
 	if err == nil {
@@ -248,9 +301,13 @@ func (d *daemon) lost(err error) {
 	d.stop(errors.New("the home was taken away")) // how is the last line of the log
 }
 
-// fail ends the daemon when the store cannot go on: the restart is the tested path.
+// fail ends this life of the daemon when the store cannot go on: the restart is the tested path.
 func (d *daemon) fail(err error) {
-	d.log.Error("the store cannot go on", "error", err)
+	level := slog.LevelError
+	if d.shared != nil && errors.Is(err, neuron.ErrFenced) {
+		level = slog.LevelWarn
+	}
+	d.log.Log(d.ctx, level, "the store cannot go on", "error", err)
 	d.mu.Lock()
 	d.fatal = d.unusable(err)
 	d.mu.Unlock()
@@ -258,6 +315,9 @@ func (d *daemon) fail(err error) {
 }
 
 func (d *daemon) authorize(token string) api.Access {
+	if d.peers != nil && d.peers.Is(token) {
+		return api.Peer
+	}
 	ok, err := d.token.Check(token)
 	if err != nil {
 		d.log.Error("cannot check the token", "error", err)

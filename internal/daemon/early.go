@@ -14,7 +14,6 @@ import (
 	"soma/internal/neuron"
 	"soma/internal/process"
 	"soma/internal/pykernel"
-	"soma/internal/store/sqlite"
 	"soma/wire"
 )
 
@@ -26,7 +25,7 @@ const ahead = time.Second
 
 // earlyStore shows the events and sends the frames of a group before it commits it.
 type earlyStore struct {
-	*sqlite.Store
+	store
 	d *daemon
 }
 
@@ -73,7 +72,7 @@ func (s earlyStore) Commit(ctx context.Context, fence neuron.Fence, group []*neu
 	if out {
 		time.Sleep(ahead)
 	}
-	return s.Store.Commit(ctx, fence, group)
+	return s.store.Commit(ctx, fence, group)
 }
 
 func (s earlyStore) number(ctx context.Context, next map[string]uint64, op neuron.Numbered, last string) error {

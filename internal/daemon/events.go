@@ -3,10 +3,12 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"soma/internal/neuron"
 	"soma/internal/process"
 	"soma/wire"
 )
@@ -29,6 +31,8 @@ type subscription struct {
 	mu      sync.Mutex
 	items   []wire.Item
 	dropped bool
+	wide    bool // it hears other daemons, too
+	ended   bool
 }
 
 func newEvents() *events { return &events{subs: map[string][]*subscription{}} }
@@ -59,6 +63,63 @@ func (e *events) live(session, kind string, body any) {
 	}
 }
 
+// widen lets a subscription to all sessions hear what other daemons tell.
+func (e *events) widen(s *subscription) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wide = true
+}
+
+// hint tells of a session of another daemon.
+func (e *events) hint(h wire.Hint) {
+	e.eachWide(func(s *subscription) { s.offer(wire.Item{Hint: &h}) })
+}
+
+// missed tells that hints of other daemons may have been lost.
+func (e *events) missed() { e.eachWide((*subscription).lose) }
+
+func (e *events) eachWide(fn func(*subscription)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.subs[""] {
+		s.mu.Lock()
+		wide := s.wide
+		s.mu.Unlock()
+		if wide {
+			fn(s)
+		}
+	}
+}
+
+// end ends the subscriptions to sessions of places that were given up: who follows again finds their next holder.
+func (e *events) end(places neuron.PlaceSet) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for session, subs := range e.subs {
+		if session == "" || !places.Has(neuron.PlaceOf(session)) {
+			continue
+		}
+		for _, s := range subs {
+			s.mu.Lock()
+			s.ended = true
+			s.mu.Unlock()
+			s.rouse()
+		}
+	}
+}
+
+// followed reports whether somebody follows a session of a place.
+func (e *events) followed(place neuron.Place) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for session := range e.subs {
+		if session != "" && neuron.PlaceOf(session) == place {
+			return true
+		}
+	}
+	return false
+}
+
 func (e *events) subscribe(session string) *subscription {
 	s := &subscription{events: e, session: session, ready: make(chan struct{}, 1)}
 	e.mu.Lock()
@@ -76,17 +137,33 @@ func (s *subscription) offer(it wire.Item) {
 		s.events.drops.Add(1)
 	}
 	s.mu.Unlock()
+	s.rouse()
+}
+
+// lose tells the listener that items may be missing.
+func (s *subscription) lose() {
+	s.mu.Lock()
+	s.dropped = true
+	s.mu.Unlock()
+	s.rouse()
+}
+
+func (s *subscription) rouse() {
 	select {
 	case s.ready <- struct{}{}:
 	default:
 	}
 }
 
-// Next returns the next item, or ctx's error when that ends first.
+// Next returns the next item, ctx's error when that ends first, or io.EOF when the session has another daemon.
 func (s *subscription) Next(ctx context.Context) (wire.Item, error) {
 	for {
-		if it, ok := s.take(); ok {
+		it, ok, ended := s.take()
+		switch {
+		case ok:
 			return it, nil
+		case ended:
+			return wire.Item{}, io.EOF
 		}
 		select {
 		case <-s.ready:
@@ -96,19 +173,19 @@ func (s *subscription) Next(ctx context.Context) (wire.Item, error) {
 	}
 }
 
-func (s *subscription) take() (wire.Item, bool) {
+func (s *subscription) take() (it wire.Item, ok, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.items) > 0 {
 		it := s.items[0]
 		s.items = s.items[1:]
-		return it, true
+		return it, true, false
 	}
 	if s.dropped {
 		s.dropped = false
-		return wire.Item{Dropped: true}, true
+		return wire.Item{Dropped: true}, true, false
 	}
-	return wire.Item{}, false
+	return wire.Item{}, false, s.ended
 }
 
 // Close ends the subscription.
@@ -127,6 +204,7 @@ type eventsOf struct {
 	*events
 	host       *process.Host
 	generation string
+	here       func(session string) bool // whether this daemon holds it
 }
 
 // Generation names the life of the database.
@@ -143,6 +221,11 @@ func (e eventsOf) Subscribe(session string) interface {
 	Close()
 } {
 	s := e.subscribe(session)
+	if session != "" && !e.here(session) { // its place went away just now
+		s.mu.Lock()
+		s.ended = true
+		s.mu.Unlock()
+	}
 	if session != "" {
 		for _, text := range e.host.LiveTexts(session) {
 			b, err := json.Marshal(text)

@@ -83,7 +83,7 @@ func (e Quiet) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // codes maps the API's refusals. What is not listed ends with Failed.
 var codes = map[wire.Code]int{
 	wire.BadRequest: Usage, wire.TooLarge: BadFile, wire.NotFound: NotFound, wire.Unprocessable: Config,
-	wire.BadFile: BadFile, wire.NoModel: Config, wire.NoPython: NoPython, wire.Busy: Busy, wire.Stopping: NoDaemon,
+	wire.BadFile: BadFile, wire.NoModel: Config, wire.NoPython: NoPython, wire.Busy: Busy, wire.Stopping: NoDaemon, wire.Unavailable: Busy,
 	wire.Unauthorized: Refused, wire.ForbiddenHost: Refused, wire.ForbiddenOrigin: Refused, wire.Forbidden: Refused,
 	wire.Conflict: Refused, wire.ProcessEnded: Refused, wire.SessionClosed: Refused, wire.WireVersion: Refused,
 }

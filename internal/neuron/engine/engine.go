@@ -222,6 +222,9 @@ func or[T int | time.Duration](v, d T) T {
 // workers is how many handlers run at once.
 func workers() int { return max(2, runtime.GOMAXPROCS(0)) }
 
+// PlaceOf returns the place of a neuron, held here or not.
+func (e *Engine) PlaceOf(id neuron.ID) neuron.Place { return e.placeOf(id) }
+
 // placeOf returns the place of a neuron; one of a kind that this program does not know is placed by its text.
 func (e *Engine) placeOf(id neuron.ID) neuron.Place {
 	if k := e.kinds[id.Kind]; k != nil {

@@ -91,6 +91,14 @@ func (k *Keeper) Leased() bool {
 // Table returns what the newest beat has read, nil before the first.
 func (k *Keeper) Table() *Table { return k.table.Load() }
 
+// Since returns how long ago the newest beat began, 0 before the first and once all is lost.
+func (k *Keeper) Since() time.Duration {
+	if last := k.last.Load(); last != nil {
+		return time.Since(*last)
+	}
+	return 0
+}
+
 // Elsewhere takes hints for other nodes. It does not block; what it has no room for is left to their sweeps.
 func (k *Keeper) Elsewhere(ids []ident.ID) { k.out.add(ids) }
 
