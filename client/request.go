@@ -69,8 +69,32 @@ func (c *Client) within(ctx context.Context, limit time.Duration, method string,
 	return nil
 }
 
-// send makes a request and returns the answer if it is a success; the caller closes its body. Anything else is an error.
+// Bounds of trying again where nobody answers for a session at the moment: it is moving from one daemon to another.
+const (
+	movingTime = time.Minute
+	movingGap  = 500 * time.Millisecond
+)
+
+// send makes a request and returns the answer if it is a success; the caller closes its body. Anything else is an error. What
+// is refused with wire.Unavailable is tried again for a while, unless it is no write under an id.
 func (c *Client) send(ctx context.Context, method, path string, in any, header http.Header) (*http.Response, error) {
+	for began := time.Now(); ; {
+		resp, err := c.once(ctx, method, path, in, header)
+		var refusal *wire.Error
+		if !errors.As(err, &refusal) || refusal.Code != wire.Unavailable || method == http.MethodPost || time.Since(began) > movingTime {
+			return resp, err
+		}
+		again := time.NewTimer(movingGap)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return nil, err
+		}
+	}
+}
+
+func (c *Client) once(ctx context.Context, method, path string, in any, header http.Header) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)

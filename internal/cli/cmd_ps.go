@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,11 +43,18 @@ func (a *app) cmdPs() *cobra.Command {
 
 func processTable(list []wire.Process, now time.Time) string {
 	rows := [][]string{{"PID", "STATE", "REASON", "MODEL", "STEPS", "CELLS", "TOKENS", "COST", "AGE", "WORKSPACE"}}
+	shared := slices.ContainsFunc(list, func(p wire.Process) bool { return p.Node != "" })
+	if shared {
+		rows[0] = append(rows[0], "NODE")
+	}
 	for _, p := range list {
 		rows = append(rows, []string{
 			fmt.Sprint(p.PID), p.State.State, cmp.Or(brief(p), "-"), cmp.Or(plain.Clean(p.Model), "-"), fmt.Sprint(p.Steps),
 			fmt.Sprint(p.Cells), fmt.Sprint(p.Tokens), plain.CostAbout(p.Cost, p.Estimated), plain.Age(now.Sub(p.CreatedAt)), plain.Clean(p.Workspace),
 		})
+		if shared {
+			rows[len(rows)-1] = append(rows[len(rows)-1], cmp.Or(plain.Clean(p.Node), "-"))
+		}
 	}
 	return plain.Table(rows, map[int]bool{0: true, 4: true, 5: true, 6: true, 7: true, 8: true})
 }

@@ -48,7 +48,8 @@ func (a *app) cmdServe() *cobra.Command {
 		Use:   "serve",
 		Short: "run the daemon in the foreground",
 		Long: "serve runs the daemon of this home until it is told to stop. Other commands start one in the background when it is\n" +
-			"needed. Its log goes to daemon.log in the home, and here. Nothing listens but the socket in the home.",
+			"needed. Its log goes to daemon.log in the home, and here. Nothing listens but the socket in the home, unless --listen or\n" +
+			"--store says so: daemons that share a PostgreSQL database take part of the work each, and any of them takes any request.",
 		Args: cobra.NoArgs,
 	}
 	flags := settingFlags(cmd)

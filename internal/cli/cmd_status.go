@@ -81,17 +81,51 @@ func statusText(s wire.Status, now time.Time) string {
 		{"provider keys", orNone(s.ProviderEnv)},
 		{"kernels", orNone(nil)},
 	}
-	text := plain.Table(rows[:7], nil)
+	if s.URL != "" {
+		rows = slices.Insert(rows, 3, []string{"url", s.URL})
+	}
+	nodes := nodeTable(s)
 	if len(s.Kernels) == 0 {
-		return plain.Table(rows, nil)
+		return plain.Table(rows, nil) + nodes
 	}
 	kernels := [][]string{{"KERNEL", "PID", "STATE", "CELLS", "USED", "PYTHON", "WORKSPACE"}}
-	for _, k := range s.Kernels {
-		kernels = append(kernels, []string{
-			k.ID, fmt.Sprint(k.PID), k.State, fmt.Sprint(k.Cells), plain.Age(now.Sub(k.UsedAt)), plain.Clean(k.Python), plain.Clean(k.Workspace),
-		})
+	if nodes != "" {
+		kernels[0] = append(kernels[0], "NODE")
 	}
-	return text + "\n" + plain.Table(kernels, map[int]bool{1: true, 3: true, 4: true})
+	for _, k := range s.Kernels {
+		row := []string{
+			k.ID, fmt.Sprint(k.PID), k.State, fmt.Sprint(k.Cells), plain.Age(now.Sub(k.UsedAt)), plain.Clean(k.Python), plain.Clean(k.Workspace),
+		}
+		if nodes != "" {
+			row = append(row, plain.Clean(k.Node))
+		}
+		kernels = append(kernels, row)
+	}
+	return plain.Table(rows[:len(rows)-1], nil) + nodes + "\n" + plain.Table(kernels, map[int]bool{1: true, 3: true, 4: true})
+}
+
+// nodeTable lists the daemons that share the store, after an empty line; it is empty where the store is the daemon's own.
+func nodeTable(s wire.Status) string {
+	if s.Node == "" {
+		return ""
+	}
+	rows := [][]string{{"NODE", "PLACES", "BEAT", "STATE", "URL"}}
+	for _, n := range s.Nodes {
+		beat, state := "-", "lost"
+		if n.BeatMS != nil {
+			beat = (time.Duration(*n.BeatMS) * time.Millisecond).Round(100 * time.Millisecond).String()
+		}
+		switch {
+		case n.ID == s.Node:
+			state = "this one"
+		case n.Alive:
+			state = "alive"
+		case n.BeatMS == nil:
+			state = "left"
+		}
+		rows = append(rows, []string{plain.Clean(n.ID), fmt.Sprint(n.Places), beat, state, cmp.Or(plain.Clean(n.URL), "-")})
+	}
+	return "\n" + plain.Table(rows, map[int]bool{1: true, 2: true})
 }
 
 // reachable adds to the names of models what the daemon's variables give access to.

@@ -82,7 +82,7 @@ func (a *app) health(ctx context.Context) error {
 		err := a.client.Health(limited)
 		cancel()
 		var e *wire.Error
-		if !errors.As(err, &e) || e.Code != wire.Stopping || time.Now().After(deadline) {
+		if !errors.As(err, &e) || e.Code != wire.Stopping && e.Code != wire.Unavailable || time.Now().After(deadline) {
 			return err
 		}
 		if err := pause(ctx, 10*poll); err != nil {
