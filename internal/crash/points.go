@@ -43,8 +43,24 @@ const (
 	RemoveMid    Name = "remove.mid"    // some of its rows are deleted
 )
 
+// The crash points of work on whole stores.
+const (
+	CopyMid       Name = "copy.mid"       // the rows of one more table are in the store that is filled
+	BackupMid     Name = "backup.mid"     // the same in a backup
+	BackupWritten Name = "backup.written" // a whole backup is on the disk, not yet under its name
+	RestoreMid    Name = "restore.mid"    // the new store is whole, and not in its place
+	RestorePlaced Name = "restore.placed" // the new store is in its place, what belonged to the old one is still there
+)
+
 // Names lists all crash points. The caller owns the slice.
-func Names() []Name { return append(append(OfInput(), OfRuntime()...), OfRemoval()...) }
+func Names() []Name {
+	return append(append(append(OfInput(), OfRuntime()...), OfRemoval()...), OfStores()...)
+}
+
+// OfStores lists those of work on whole stores. The caller owns the slice.
+func OfStores() []Name {
+	return []Name{CopyMid, BackupMid, BackupWritten, RestoreMid, RestorePlaced}
+}
 
 // OfRemoval lists those of the removal of a session. The caller owns the slice.
 func OfRemoval() []Name { return []Name{RemoveMarked, RemoveMid} }

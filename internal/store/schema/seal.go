@@ -29,6 +29,8 @@ type Seal struct {
 	At   time.Time `json:"at"`
 	// Generation is the one of the store that is copied.
 	Generation string `json:"generation,omitempty"`
+	// Epoch is the highest that its nodes had, of a backup.
+	Epoch uint64 `json:"epoch,omitempty"`
 }
 
 // Text is the form in which a seal lies in the store.

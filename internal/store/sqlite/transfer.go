@@ -157,6 +157,16 @@ func (t *whole) Check(ctx context.Context) error {
 	return known(err)
 }
 
+// Fold brings the log of a database that nobody has open into its one file.
+func Fold(ctx context.Context, path string) error {
+	conn, err := connect(ctx, path)
+	if err != nil {
+		return err
+	}
+	w := newWriter(conn)
+	return errors.Join(w.pragma(ctx, "wal_checkpoint(truncate)"), w.close())
+}
+
 func sealOf(ctx context.Context, w *writer) (*schema.Seal, error) {
 	text, err := w.text(ctx, "select value from meta where name = '"+schema.Sealed+"'")
 	if errors.Is(err, errNoRow) {
