@@ -126,11 +126,16 @@ type Node struct {
 
 // StoreStatus tells the size of the store.
 type StoreStatus struct {
-	Engine string           `json:"engine"`
-	Path   string           `json:"path"`
-	Bytes  int64            `json:"bytes"`
-	WAL    int64            `json:"wal_bytes"`
-	Rows   map[string]int64 `json:"rows,omitempty"`
+	Engine string `json:"engine"`
+	Path   string `json:"path"`
+	Bytes  int64  `json:"bytes"`
+	WAL    int64  `json:"wal_bytes"`
+	Free   int64  `json:"free_bytes"` // of bytes, that later rows use before the file grows
+	// Groups say what takes how much, the largest first, as of SizedAt; both are missing until that was looked at.
+	Groups  []SizeGroup `json:"groups,omitempty"`
+	SizedAt *time.Time  `json:"sized_at,omitempty"`
+	// Files are the bytes of the other files of the home: run, spool, logs.
+	Files map[string]int64 `json:"files,omitempty"`
 }
 
 // Kernel is one python kernel.

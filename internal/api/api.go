@@ -87,6 +87,17 @@ type Evidence interface {
 	Trace(ctx context.Context, id string) (wire.Trace, error)
 }
 
+// Retention is what the routes about what stays and what goes ask for, under the terms of Processes.
+type Retention interface {
+	// Remove removes a session with all that is its own, or says how far that is; what was begun goes on by itself.
+	Remove(ctx context.Context, session string, r wire.Remove) (wire.Removal, error)
+	Removal(ctx context.Context, session string) (wire.Removal, error)
+	// Prune removes up to r.Limit old sessions; more says that there may be more after the last.
+	Prune(ctx context.Context, r wire.Prune) (list []wire.Pruned, more bool, err error)
+	// Spent returns what was asked of each model and what it cost, removed sessions included.
+	Spent(ctx context.Context) ([]wire.Spent, error)
+}
+
 // JournalFollower is one follower of a journal, an alias for the same reason as Subscription.
 type JournalFollower = interface {
 	Next(ctx context.Context) (wire.JournalItem, error)
@@ -99,6 +110,7 @@ type Options struct {
 	Processes Processes
 	Events    Events
 	Evidence  Evidence
+	Retention Retention
 	Daemon    Daemon
 	// Authorize returns what the bearer of a token may do, Nobody if the token is not valid. It is called for each request
 	// and at each heartbeat of a stream, compares in constant time, and knows a new token at once.
@@ -136,7 +148,7 @@ type Server struct {
 
 // New returns a server. The error names a missing part.
 func New(o Options) (*Server, error) {
-	if o.Sessions == nil || o.Processes == nil || o.Events == nil || o.Evidence == nil || o.Daemon == nil || o.Authorize == nil || o.Log == nil {
+	if o.Sessions == nil || o.Processes == nil || o.Events == nil || o.Evidence == nil || o.Retention == nil || o.Daemon == nil || o.Authorize == nil || o.Log == nil {
 		return nil, errors.New("cannot make the API: a part is missing")
 	}
 	s := &Server{

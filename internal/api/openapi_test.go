@@ -119,6 +119,15 @@ func TestSamplesAreAsDescribed(t *testing.T) { // I-20
 	sample("DELETE", "/v1/deadletters/{letter}", "/v1/deadletters/d2", "", "")
 	sample("GET", "/v1/traces/{id}", "/v1/traces/1", "", "")
 	sample("GET", "/v1/traces/{id}", "/v1/traces/none", "", wire.NotFound)
+	sample("POST", "/v1/prune", "/v1/prune", `{"before":"2026-01-01T00:00:00Z","dry_run":true,"limit":1}`, "")
+	sample("POST", "/v1/prune", "/v1/prune", `{"before":"2026-01-01T00:00:00Z","limit":101}`, wire.BadRequest)
+	sample("POST", "/v1/prune", "/v1/prune", `{}`, wire.BadRequest)
+	sample("PUT", session+"/removal", "/v1/sessions/s/removal", `{}`, wire.InUse)
+	sample("PUT", session+"/removal", "/v1/sessions/s/removal", `{"force":true,"before":"2026-01-01T00:00:00Z"}`, wire.BadRequest)
+	sample("PUT", session+"/removal", "/v1/sessions/gone/removal", `{"force":true}`, "")
+	sample("GET", session+"/removal", "/v1/sessions/gone/removal", "", "")
+	sample("GET", session+"/removal", "/v1/sessions/none/removal", "", wire.NotFound)
+	sample("GET", "/v1/ledger", "/v1/ledger", "", "")
 	sample("DELETE", session, "/v1/sessions/s", "", "")
 	sample("POST", "/v1/daemon/stop", "/v1/daemon/stop", `{"kernels":true}`, "")
 	if s := <-r.world.stopped; !s.Kernels {
@@ -209,6 +218,7 @@ func TestSchemasAreTheStructs(t *testing.T) { // I-20
 		wire.CellFault{}, wire.OutputPage{}, message.Message{}, message.Call{}, message.Opaque{}, message.Usage{},
 		wire.DeadLetter{}, wire.Redriven{}, wire.Discarded{}, wire.Journal{}, wire.JournalReset{}, wire.JournalEntry{}, wire.JournalEnded{},
 		wire.Trace{}, wire.TraceNode{}, wire.TraceGap{}, wire.List[wire.DeadLetter]{}, wire.Node{},
+		wire.SizeGroup{}, wire.Remove{}, wire.Removal{}, wire.Prune{}, wire.Pruned{}, wire.Spent{}, wire.List[wire.Pruned]{}, wire.List[wire.Spent]{},
 		wire.List[wire.Session]{}, wire.List[wire.Process]{}, wire.List[wire.Message]{}, wire.List[wire.LedgerRow]{}, wire.List[wire.Model]{},
 	} {
 		typ := reflect.TypeOf(v)

@@ -71,6 +71,11 @@ func routes() []route {
 		owned(answer(put, "/v1/sessions/{session}/cells/{client}", Operate, wire.MaxCellBody, runCell)),
 		owned(stream("/v1/sessions/{session}/events", followSession, "after")),
 
+		owned(answer(put, "/v1/sessions/{session}/removal", Admin, wire.MaxBody, remove)),
+		owned(answer(get, "/v1/sessions/{session}/removal", Read, 0, getRemoval)),
+		answer(post, "/v1/prune", Admin, wire.MaxBody, prune),
+		answer(get, "/v1/ledger", Read, 0, spent),
+
 		answer(get, "/v1/cells/{cell}", Read, 0, getCell),
 		owned(answer(put, "/v1/cells/{cell}/interrupt", Operate, 0, interruptCell)),
 		answer(get, "/v1/cells/{cell}/output", Read, 0, cellOutput, "offset", "limit"),

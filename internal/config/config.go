@@ -34,6 +34,8 @@ type Config struct {
 	MaxPykernels  int           // live python kernels
 	PykernelGrace time.Duration // how long a python kernel without a daemon lives
 	Telemetry     Telemetry
+	// Retention is how long sessions at rest stay; 0: until somebody removes them.
+	Retention time.Duration
 	// Store is the database; empty: the SQLite file of the home.
 	Store Database
 	// Listen is a TCP address, empty for the default; see [Config.Address].
@@ -117,7 +119,8 @@ func Settings() []Setting {
 				return nil
 			},
 			show: func(c *Config) string { return strconv.Itoa(int(c.PykernelGrace/time.Second)) + "s" },
-		},
+		}, retention(),
+
 		{
 			Key: "store", Usage: "PostgreSQL database that several daemons share, such as postgres://host/name; none: a SQLite file in the home",
 			parse: func(c *Config, s string) (err error) { c.Store, err = parseDatabase(s); return err },
@@ -131,6 +134,54 @@ func Settings() []Setting {
 		text("tls_cert", "PEM file with the certificate of the TCP listener; none: one of the home's own", func(c *Config) *string { return &c.TLSCert }),
 		text("tls_key", "PEM file with the key of tls_cert", func(c *Config) *string { return &c.TLSKey }),
 	}
+}
+
+// minRetention keeps a slip of the pen from taking what was just done.
+const minRetention = time.Minute
+
+func retention() Setting {
+	return Setting{
+		Key: "retention", Usage: "how long sessions at rest stay, such as 90d or 36h; off: until they are removed",
+		parse: func(c *Config, s string) error {
+			if s == "off" {
+				c.Retention = 0
+				return nil
+			}
+			d, err := ParseSpan(s)
+			if err != nil || d < minRetention {
+				return errors.New("off, or a time span of a minute at least, such as 90d, is expected")
+			}
+			c.Retention = d
+			return nil
+		},
+		show: func(c *Config) string {
+			switch {
+			case c.Retention == 0:
+				return "off"
+			case c.Retention%day == 0:
+				return strconv.Itoa(int(c.Retention/day)) + "d"
+			}
+			return c.Retention.String()
+		},
+	}
+}
+
+const day = 24 * time.Hour
+
+// ParseSpan reads a time span: one of package time, or a number of days such as 30d. It is 0 at least and a hundred years at most.
+func ParseSpan(s string) (time.Duration, error) {
+	if n, ok := strings.CutSuffix(s, "d"); ok {
+		days, err := strconv.ParseUint(n, 10, 16)
+		if err != nil || days > 36_500 {
+			return 0, fmt.Errorf("%q is no number of days from 0 to 36500", s)
+		}
+		return time.Duration(days) * day, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || d > 36_500*day {
+		return 0, fmt.Errorf("%q is no time span such as 30d or 12h", s)
+	}
+	return d, nil
 }
 
 func text(key, usage string, field func(*Config) *string) Setting {

@@ -66,7 +66,7 @@ func TestEverySettingFromEverySource(t *testing.T) {
 	samples := map[string]string{
 		"default_model": "m", "python": "/usr/bin/python3", "kernel_env": "A,B", "recover": "hold", "max_concurrent": "9",
 		"log_level": "debug", "max_pykernels": "7", "pykernel_grace": "90s", "store": "postgres://me@db.example/soma",
-		"listen": "127.0.0.1:7621", "tls_cert": "/etc/soma/tls.crt", "tls_key": "/etc/soma/tls.key",
+		"retention": "90d", "listen": "127.0.0.1:7621", "tls_cert": "/etc/soma/tls.crt", "tls_key": "/etc/soma/tls.key",
 	}
 	for _, s := range Settings() {
 		v, ok := samples[s.Key]
@@ -103,6 +103,9 @@ func TestMistakesInTheFileHaveLineAndKey(t *testing.T) {
 		"max_concurrent: 0\n":                                         {Line: 1, Key: "max_concurrent"},
 		"max_concurrent: [1]\n":                                       {Line: 1, Key: "max_concurrent"},
 		"pykernel_grace: 3600\n":                                      {Line: 1, Key: "pykernel_grace"},
+		"retention: 30\n":                                             {Line: 1, Key: "retention"},
+		"retention: 5s\n":                                             {Line: 1, Key: "retention"},
+		"retention: 99999999d\n":                                      {Line: 1, Key: "retention"},
 		"log_level: loud\n":                                           {Line: 1, Key: "log_level"},
 		"kernel_env:\n  - A\n  - {b: c}\n":                            {Line: 3, Key: "kernel_env"},
 		"kernel_env: [\"A=b\"]\n":                                     {Line: 1, Key: "kernel_env"},

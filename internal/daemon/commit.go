@@ -30,8 +30,11 @@ func (d *daemon) committed(group []*neuron.Record) {
 	}
 	for _, r := range group {
 		for _, op := range r.Ops {
-			if e, ok := op.(*process.Event); ok {
-				d.events.publish(e.Event)
+			switch op := op.(type) {
+			case *process.Event:
+				d.events.publish(op.Event)
+			case *process.MarkRemoving:
+				d.events.gone(op.Session)
 			}
 			d.host.Committed(op)
 		}

@@ -23,6 +23,7 @@ import (
 	"soma/internal/peer"
 	"soma/internal/process"
 	"soma/internal/process/facts"
+	"soma/internal/process/retention"
 	"soma/internal/pykernel/supervise"
 	"soma/internal/store/postgres"
 	"soma/internal/telemetry"
@@ -64,6 +65,7 @@ type daemon struct {
 	doors  *doors
 	engine *engine.Engine
 	host   *process.Host
+	stays  *retention.Keeper
 	sup    *supervise.Supervisor
 	models *models
 	events *events
@@ -155,6 +157,10 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		return err
 	}
 	d.host.Bind(d.engine)
+	d.stays = retention.New(retention.Options{
+		Owner: owner, Reader: d.store, Neurons: d.engine, Sessions: d.host, Holds: d.holds, Keep: d.config.Retention, RunDir: d.home.Run(),
+		Sizes: d.store.TableSizes, Now: now, Log: d.log,
+	})
 	if d.shared != nil {
 		d.peers = peer.New(peer.Options{
 			Node: d.node, Secret: d.shared.PeerSecret(), Table: d.keeper.Table, Holds: d.holds, Hint: d.events.hint, Missed: d.events.missed, Log: d.log,
@@ -220,6 +226,10 @@ func (d *daemon) run(ctx context.Context, serving func() error) error {
 			return err
 		}
 	}
+	if err := d.stays.Start(d.ctx); err != nil {
+		return err
+	}
+	defer d.stopPart("retention", d.stays.Stop)
 	server, err := d.server()
 	if err != nil {
 		return err
@@ -248,7 +258,7 @@ func (d *daemon) run(ctx context.Context, serving func() error) error {
 // server makes what answers requests.
 func (d *daemon) server() (*api.Server, error) {
 	o := api.Options{
-		Sessions: d.sessions(), Processes: d.host, Daemon: d,
+		Sessions: d.sessions(), Processes: d.host, Daemon: d, Retention: d.stays,
 		Events: eventsOf{d.events, d.host, d.store.Generation(), func(session string) bool { return d.holds(neuron.PlaceOf(session)) }},
 		Evidence: evidence.New(evidence.Options{
 			Engine: d.engine, Reader: d.store, Domain: &facts.Facts{Owner: owner, Reader: d.store}, Generation: d.store.Generation(),

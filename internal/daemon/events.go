@@ -93,10 +93,17 @@ func (e *events) eachWide(fn func(*subscription)) {
 
 // end ends the subscriptions to sessions of places that were given up: who follows again finds their next holder.
 func (e *events) end(places neuron.PlaceSet) {
+	e.endThose(func(session string) bool { return places.Has(neuron.PlaceOf(session)) })
+}
+
+// gone ends those who listen to a session that is being removed: when they come again they are told so.
+func (e *events) gone(session string) { e.endThose(func(s string) bool { return s == session }) }
+
+func (e *events) endThose(which func(session string) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for session, subs := range e.subs {
-		if session == "" || !places.Has(neuron.PlaceOf(session)) {
+		if session == "" || !which(session) {
 			continue
 		}
 		for _, s := range subs {

@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"soma/internal/pykernel"
@@ -25,9 +27,13 @@ func (d *daemon) Status(ctx context.Context) (wire.Status, error) {
 	if kernels, err = d.otherKernels(ctx, kernels); err != nil {
 		return wire.Status{}, err
 	}
+	store, err := d.sizes(ctx, d.storeStatus())
+	if err != nil {
+		return wire.Status{}, err
+	}
 	return wire.Status{
 		PID: os.Getpid(), Socket: d.home.Socket(), Home: d.home.Dir(), Version: d.o.Build, Wire: wire.Version,
-		Generation: d.store.Generation(), StartedAt: d.began.UTC(), Store: d.storeStatus(), Kernels: kernels, Processes: counts,
+		Generation: d.store.Generation(), StartedAt: d.began.UTC(), Store: store, Kernels: kernels, Processes: counts,
 		Models: d.models.names(), ProviderEnv: d.models.variables,
 		URL: d.doors.url, Node: d.shownNode(), Nodes: d.nodes(),
 	}, nil
@@ -87,6 +93,37 @@ func (d *daemon) storeStatus() wire.StoreStatus {
 	}
 	path := d.home.Database()
 	return wire.StoreStatus{Engine: "sqlite", Path: path, Bytes: size(path), WAL: size(path + "-wal")}
+}
+
+// sizes adds to the size of the store what it holds, and the files beside it.
+func (d *daemon) sizes(ctx context.Context, s wire.StoreStatus) (wire.StoreStatus, error) {
+	var at time.Time
+	if s.Groups, at = d.stays.Sizes(); !at.IsZero() {
+		s.SizedAt = &at
+	}
+	s.Files = map[string]int64{"run": under(d.home.Run()), "spool": under(d.home.Spool()), "logs": size(d.home.DaemonLog()) + size(d.home.DaemonLog()+".1")}
+	own, ok := d.store.(interface {
+		FreeBytes(ctx context.Context) (int64, error)
+	})
+	if !ok {
+		return s, nil
+	}
+	var err error
+	s.Free, err = own.FreeBytes(ctx)
+	return s, err
+}
+
+// under sums the sizes of the files below a folder, of which there are few; what goes meanwhile counts nothing.
+func under(dir string) (n int64) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			if info, err := e.Info(); err == nil {
+				n += info.Size()
+			}
+		}
+		return nil
+	})
+	return n
 }
 
 func size(path string) int64 {

@@ -18,6 +18,7 @@ type store interface {
 	neuron.Store
 	neuron.Window
 	Generation() string
+	TableSizes(ctx context.Context) ([]neuron.TableSize, error)
 }
 
 // open opens the store that the settings name. With PostgreSQL the daemon is one of several.

@@ -193,9 +193,9 @@ func (h *Host) Committed(op neuron.Op) {
 	case *insertLedger:
 		h.spools.release(op.id)
 		h.billed(op)
-	case *markRemoving:
+	case *MarkRemoving:
 		h.histories.forget(op.branch)
-		h.shown.inputs(op.session)
+		h.shown.inputs(op.Session)
 	case *DropSession:
 		h.shown.forget(op.ID)
 	}

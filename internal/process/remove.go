@@ -16,17 +16,19 @@ import (
 // stateRemoving is the state of a session whose rows are being deleted; when they have gone its id stays taken.
 const stateRemoving = "removing"
 
-// markRemoving begins the removal of a session.
-type markRemoving struct {
-	session string
+// MarkRemoving begins the removal of a session: from its commit on there is nothing to follow.
+type MarkRemoving struct {
+	Session string
 	branch  ident.ID
 }
 
-func (*markRemoving) SQL() string {
+// SQL returns the statement.
+func (*MarkRemoving) SQL() string {
 	return `update session set state = 'removing' where id = ? and state <> 'removing'`
 }
 
-func (o *markRemoving) Args() []any { return []any{o.session} }
+// Args returns the column values.
+func (o *MarkRemoving) Args() []any { return []any{o.Session} }
 
 // takeID leaves a row by which the id of a removed session is known, with sums of nothing.
 type takeID struct {
@@ -76,7 +78,7 @@ func (h *Host) removeSession(t *neuron.Turn, m removing) error {
 		return neuron.SettleAs(codeUsed, fmt.Errorf("session %s was used at %s", m.Session, used.Format(time.RFC3339)))
 	}
 	s.Removing, s.Closed = true, true
-	t.Write(&takeID{session: m.Session, at: t.Now()}, &markRemoving{session: m.Session, branch: s.Branch})
+	t.Write(&takeID{session: m.Session, at: t.Now()}, &MarkRemoving{Session: m.Session, branch: s.Branch})
 	return neuron.SetState(t, sessionType, s)
 }
 

@@ -16,6 +16,9 @@ and not exists (select 1 from process p where p.session = s.id and p.ended_at is
 and not exists (select 1 from kernel k where k.state in ('booting', 'running', 'ending') and k.session = s.id)
 ) x where used < ? order by id limit ?`
 
+// pruneTime is when a prune leaves the rest to the next one.
+const pruneTime = 10 * time.Second
+
 // Prune removes up to r.Limit sessions that are at rest and in which nothing has happened since r.Before, and returns them in
 // order of their ids with what was stored of each. A dry run tells the same and removes nothing. One that was used meanwhile
 // stays, and is told so; so is one whose place another node holds. more says that there may be more after the last of them.
@@ -30,7 +33,11 @@ func (k *Keeper) Prune(ctx context.Context, r wire.Prune) (list []wire.Pruned, m
 	}
 	more = len(found) > limit
 	list = []wire.Pruned{}
+	began := time.Now()
 	for i := range found[:min(len(found), limit)] {
+		if len(list) > 0 && time.Since(began) > pruneTime {
+			return list, true, nil
+		}
 		p, t := &found[i], &targets[i]
 		if err := k.find(ctx, t); err != nil {
 			return list, more, err
