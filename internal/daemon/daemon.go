@@ -230,11 +230,11 @@ func (d *daemon) run(ctx context.Context, serving func() error) error {
 		return err
 	}
 	defer d.stopPart("retention", d.stays.Stop)
-	server, err := d.server()
-	if err != nil {
+	if err := serving(); err != nil {
 		return err
 	}
-	if err := serving(); err != nil {
+	server, err := d.server()
+	if err != nil {
 		return err
 	}
 	d.log.Info("serving", "pid", os.Getpid(), "socket", d.home.Socket(), "url", d.doors.url, "node", d.node, "build", d.o.Build, "started_in", time.Since(d.began))
