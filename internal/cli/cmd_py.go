@@ -145,14 +145,23 @@ func (a *app) pySession(ctx context.Context, python string, fresh bool) (wire.Se
 		}
 		return *open, nil
 	}
-	// The id counts what was here before, so that two clients that come at once open the same session, and not two.
-	id := "py-" + ident.Named("py", fmt.Sprintf("%s\x00%d", dir, len(all))).String()
-	var s wire.Session
-	err = a.keep(ctx, func() (err error) {
-		s, err = a.client.OpenSession(ctx, id, wire.OpenSession{Kind: wire.SessionPy, Workspace: dir, Python: python})
-		return err
-	})
-	return s, err
+	// The id follows from the one before, so that two clients that come at once open the same session, and not two.
+	id := ""
+	if len(all) > 0 {
+		id = slices.MaxFunc(all, func(a, b wire.Session) int { return a.CreatedAt.Compare(b.CreatedAt) }).ID
+	}
+	for {
+		id = "py-" + ident.Named("py", dir+"\x00"+id).String()
+		var s wire.Session
+		err = a.keep(ctx, func() (err error) {
+			s, err = a.client.OpenSession(ctx, id, wire.OpenSession{Kind: wire.SessionPy, Workspace: dir, Python: python})
+			return err
+		})
+		var refusal *wire.Error
+		if !errors.As(err, &refusal) || refusal.Code != wire.Gone { // else it was there and was removed
+			return s, err
+		}
+	}
 }
 
 func (a *app) closeSession(ctx context.Context, id string) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -84,9 +85,9 @@ func statusText(s wire.Status, now time.Time) string {
 	if s.URL != "" {
 		rows = slices.Insert(rows, 3, []string{"url", s.URL})
 	}
-	nodes := nodeTable(s)
+	nodes, sizes := nodeTable(s), sizeTable(s.Store)
 	if len(s.Kernels) == 0 {
-		return plain.Table(rows, nil) + nodes
+		return plain.Table(rows, nil) + sizes + nodes
 	}
 	kernels := [][]string{{"KERNEL", "PID", "STATE", "CELLS", "USED", "PYTHON", "WORKSPACE"}}
 	if nodes != "" {
@@ -101,7 +102,25 @@ func statusText(s wire.Status, now time.Time) string {
 		}
 		kernels = append(kernels, row)
 	}
-	return plain.Table(rows[:len(rows)-1], nil) + nodes + "\n" + plain.Table(kernels, map[int]bool{1: true, 3: true, 4: true})
+	return plain.Table(rows[:len(rows)-1], nil) + sizes + nodes + "\n" + plain.Table(kernels, map[int]bool{1: true, 3: true, 4: true})
+}
+
+// sizeTable lists what takes how much, after an empty line; it is empty where that is not known yet.
+func sizeTable(s wire.StoreStatus) string {
+	if len(s.Groups) == 0 {
+		return ""
+	}
+	rows := [][]string{{"HOLDS", "ROWS", "SIZE"}}
+	for _, g := range s.Groups {
+		rows = append(rows, []string{g.Name, fmt.Sprint(g.Rows), plain.Size(g.Bytes)})
+	}
+	if s.Free > 0 {
+		rows = append(rows, []string{"free", "-", plain.Size(s.Free)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Files)) {
+		rows = append(rows, []string{name + " (files)", "-", plain.Size(s.Files[name])})
+	}
+	return "\n" + plain.Table(rows, map[int]bool{1: true, 2: true})
 }
 
 // nodeTable lists the daemons that share the store, after an empty line; it is empty where the store is the daemon's own.

@@ -2,14 +2,18 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"soma/client"
+	"soma/internal/cli/plain"
 )
 
-// lookingBack is the program as the commands of room evidence see it.
+// lookingBack is the program as the commands of the rooms evidence and retention see it.
 type lookingBack struct{ a *app }
 
 func (l lookingBack) Ensure(ctx context.Context) error { return l.a.ensure(ctx) }
@@ -27,6 +31,18 @@ func (l lookingBack) PrintJSON(v any) error { return l.a.printJSON(v) }
 func (l lookingBack) Output() io.Writer { return l.a.Out }
 
 func (l lookingBack) Say(format string, args ...any) { l.a.say(format, args...) }
+
+// Ask puts a question to the person, if there is one at the terminal; only a word that begins with y means yes.
+func (l lookingBack) Ask(question string) (yes, ok bool) {
+	in, isFile := l.a.In.(*os.File)
+	if !isFile || !isTerminal(in) || !isTerminal(l.a.Err) {
+		return false, false
+	}
+	fmt.Fprintf(l.a.Err, "%s [y/N] ", plain.Clean(question))
+	var answer string
+	_, _ = fmt.Fscanln(in, &answer) // no answer means no
+	return strings.HasPrefix(strings.ToLower(answer), "y"), true
+}
 
 func (l lookingBack) CompletePID(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return l.a.completePID(cmd, args, toComplete)

@@ -19,6 +19,7 @@ import (
 	"soma/internal/cli/evidence"
 	"soma/internal/cli/exit"
 	"soma/internal/cli/plain"
+	"soma/internal/cli/retention"
 	"soma/internal/cli/stores"
 	"soma/internal/config"
 	"soma/internal/lifecycle"
@@ -125,6 +126,7 @@ func (a *app) commands() *cobra.Command {
 		cmdCompletion(),
 	)
 	root.AddCommand(evidence.Commands(lookingBack{a})...)
+	root.AddCommand(retention.Commands(lookingBack{a})...)
 	root.AddCommand(stores.Commands(whole{a})...)
 	root.SetHelpCommand(cmdHelp())
 	return root

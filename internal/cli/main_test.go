@@ -106,7 +106,7 @@ func TestUsage(t *testing.T) {
 		text string
 	}{
 		{"teleport", exit.Usage, `cannot find a command "teleport"; see soma help`},
-		{"rnu task", exit.Usage, "did you mean soma run?"},
+		{"rnu task", exit.Usage, "did you mean soma run, or soma rm?"},
 		{"help teleport", exit.Usage, `cannot find a command "teleport"`},
 		{"completion csh", exit.Usage, "soma completion bash|zsh|fish|powershell"},
 		{"man", exit.Usage, "write it as soma man DIR"},

@@ -60,6 +60,13 @@ provider keys  none
 	if got := statusText(s, noon); got != want+"kernels        none\n" {
 		t.Errorf("got\n%s", got)
 	}
+	s.Store.Groups, s.Store.Free = []wire.SizeGroup{{Name: "events", Rows: 12, Bytes: 4096}}, 1_000_000
+	s.Store.Files = map[string]int64{"spool": 10}
+	const sizes = "\nHOLDS          ROWS      SIZE\nevents           12    4.1 kB\nfree              -    1.0 MB\nspool (files)     -  10 bytes\n"
+	if got := statusText(s, noon); got != want+"kernels        none\n"+sizes {
+		t.Errorf("got\n%s", got)
+	}
+	s.Store.Groups = nil
 	s.Kernels = []wire.Kernel{{ID: "k", PID: 9, State: "attached", Cells: 3, Python: "/usr/bin/python3", Workspace: "/srv", UsedAt: noon}}
 	const kernels = "\nKERNEL  PID  STATE     CELLS  USED  PYTHON            WORKSPACE\nk         9  attached      3    0s  /usr/bin/python3  /srv\n"
 	if got := statusText(s, noon); got != want+kernels {

@@ -85,7 +85,7 @@ var codes = map[wire.Code]int{
 	wire.BadRequest: Usage, wire.TooLarge: BadFile, wire.NotFound: NotFound, wire.Unprocessable: Config,
 	wire.BadFile: BadFile, wire.NoModel: Config, wire.NoPython: NoPython, wire.Busy: Busy, wire.Stopping: NoDaemon, wire.Unavailable: Busy,
 	wire.Unauthorized: Refused, wire.ForbiddenHost: Refused, wire.ForbiddenOrigin: Refused, wire.Forbidden: Refused,
-	wire.Conflict: Refused, wire.ProcessEnded: Refused, wire.SessionClosed: Refused, wire.WireVersion: Refused,
+	wire.Conflict: Refused, wire.ProcessEnded: Refused, wire.SessionClosed: Refused, wire.InUse: Refused, wire.Gone: NotFound, wire.WireVersion: Refused,
 }
 
 // wayOut says what to do where the daemon does not.

@@ -20,7 +20,7 @@ func (e *Engine) Erase(ctx context.Context, id neuron.ID) (more bool, err error)
 	if err := neuron.CheckID(id); err != nil {
 		return false, err
 	}
-	j := &job{d: neuron.Delivery{ID: ident.New(e.now()), Target: id}, erase: &erasure{ctx: ctx}, done: make(chan error, 1)}
+	j := &job{d: neuron.Delivery{ID: ident.New(e.now()), Target: id}, erase: &erasure{}, done: make(chan error, 1)}
 	e.mu.Lock()
 	a := e.warm[id]
 	switch err = errors.Join(e.openLocked(), e.ownLocked(&j.d)); {
@@ -38,15 +38,14 @@ func (e *Engine) Erase(ctx context.Context, id neuron.ID) (more bool, err error)
 	return err == nil && j.erase.more, err
 }
 
-// erasure is what a job of Erase needs.
-type erasure struct {
-	ctx  context.Context // of the caller: it bounds the reads
-	more bool
-}
+// erasure is what a job of Erase leaves to its caller.
+type erasure struct{ more bool }
 
 // eraseNow runs the job of an Erase on a worker; while its record is being committed, deliveries wait in the mailbox.
-func (e *Engine) eraseNow(a *activation, j *job) {
-	ops, more, err := neuron.Erasure(j.erase.ctx, e.store, a.id, eraseRows)
+func (e *Engine) eraseNow(ctx context.Context, a *activation, j *job) {
+	ctx, cancel := context.WithTimeout(ctx, e.limits.AttemptTime)
+	defer cancel()
+	ops, more, err := neuron.Erasure(ctx, e.store, a.id, eraseRows)
 	if err != nil || len(ops) == 0 {
 		e.drop(a)
 		e.answer(j, err)

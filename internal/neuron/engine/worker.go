@@ -53,7 +53,7 @@ func (e *Engine) drop(a *activation) {
 func (e *Engine) turn(ctx context.Context, w *worker, a *activation, j *job) {
 	j.began = time.Now()
 	if j.erase != nil {
-		e.eraseNow(a, j)
+		e.eraseNow(ctx, a, j)
 		return
 	}
 	if !a.loaded {
