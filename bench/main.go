@@ -36,6 +36,7 @@ var figures = []figure{
 	{"binary_mb start", instance.Program},
 	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},
 	{"kernel_cold_p50 cell_commit_p50 idle_ticks", instance.Cells},
+	{"registered_start registered_bytes warm_10k_mb", instance.Registered},
 }
 
 func one(run func(ctx context.Context, dir, fs string) (measure.Line, error)) func(context.Context, string, string) ([]measure.Line, error) {
