@@ -4,6 +4,8 @@
 
 VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
 KILLS ?= 200
+WHAT ?= kills
+FOR ?= 5m
 FUZZTIME ?= 10s
 
 help: ## print the targets
@@ -31,8 +33,8 @@ lint: ## vet and staticcheck
 bench: ## the figures, one JSON line each
 	@go run ./bench
 
-soak: ## random kills of daemon and python kernels: make soak KILLS=200
-	go run ./tests/soak -kills $(KILLS)
+soak: ## random kills of daemon and python kernels: make soak KILLS=200; or the size of the store: make soak WHAT=size FOR=5m
+	go run ./tests/soak -what $(WHAT) -kills $(KILLS) -for $(FOR)
 
 verify: ## every row marked done in docs/spec names a test that carries it
 	go run ./internal/specrows verify

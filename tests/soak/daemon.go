@@ -26,17 +26,19 @@ type daemon struct {
 	bin    string
 	home   config.Home
 	client *client.Client
+	// settings are variables of the daemon, NAME=value.
+	settings []string
 
 	mu  sync.Mutex
 	cmd *exec.Cmd
 }
 
-func newDaemon(bin, dir string) (*daemon, error) {
+func newDaemon(bin, dir string, settings ...string) (*daemon, error) {
 	home, err := config.HomeAt(dir)
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{bin: bin, home: home}
+	d := &daemon{bin: bin, home: home, settings: settings}
 	if err := d.start(); err != nil {
 		return nil, err
 	}
@@ -54,7 +56,7 @@ func (d *daemon) start() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	cmd := exec.Command(d.bin, "serve")
-	cmd.Env = append(os.Environ(), "SOMA_HOME="+d.home.Dir())
+	cmd.Env = append(append(os.Environ(), "SOMA_HOME="+d.home.Dir()), d.settings...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	log, err := os.OpenFile(d.home.Dir()+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -18,10 +18,21 @@ func main() {
 	kills := flag.Int("kills", 200, "kills of daemon and python kernels")
 	agents := flag.Int("agents", 4, "agents that work at once")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random kills")
+	what := flag.String("what", "kills", "kills: of daemon and python kernels; size: whether the store stops growing under constant work")
+	length := flag.Duration("for", 5*time.Minute, "how long the size is watched")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	clean, err := run(ctx, *kills, *agents, *seed)
+	var clean bool
+	var err error
+	switch *what {
+	case "kills":
+		clean, err = run(ctx, *kills, *agents, *seed)
+	case "size":
+		clean, err = sizes(ctx, *length, 4**agents)
+	default:
+		err = fmt.Errorf("there is no soak %q", *what)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(1)
