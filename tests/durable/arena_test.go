@@ -83,7 +83,7 @@ func TestModelOnTheFake(t *testing.T) {
 // N-36: the same at two nodes between which places move.
 func TestModelOfMoves(t *testing.T) {
 	checks(t, 60)
-	checkModel(t, []fate{none, stop, kill, give, give}, func() arena { return shared{neurontest.NewShared(modelLimits())} })
+	checkModel(t, []fate{none, stop, kill, give, give, steal}, func() arena { return shared{neurontest.NewShared(modelLimits())} })
 }
 
 // N-33, N-35: the same on SQLite.
@@ -102,5 +102,5 @@ func TestModelOnSQLite(t *testing.T) {
 func TestModelOnPostgreSQL(t *testing.T) {
 	checks(t, 15)
 	dsn := postgrestest.Database(t)
-	checkModel(t, []fate{none, stop, kill, give, give}, func() arena { return server{dsn} })
+	checkModel(t, []fate{none, stop, kill, give, give, steal}, func() arena { return server{dsn} })
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -58,6 +60,7 @@ type phase struct {
 	Commit int64  // kill: before this commit of the node
 	Node   int    // whose fate it is
 	Places uint64 // move: the places whose numbers, modulo 64, are set
+	Again  bool   // all that was delivered before is delivered once more
 }
 
 type root struct {
@@ -72,6 +75,8 @@ const (
 	stop fate = "stop"
 	kill fate = "kill"
 	give fate = "give" // places move to the other node in order
+	// steal: the other node takes all places while this one runs on and does not know, until the end of the next phase.
+	steal fate = "steal"
 )
 
 // programs draws one. Deeds have few kids, so that shrinking leads to what matters.
@@ -79,7 +84,7 @@ func programs(fates []fate, nodes int) *rapid.Generator[[]phase] {
 	return rapid.Custom(func(t *rapid.T) []phase {
 		var phases []phase
 		for p := range rapid.IntRange(1, 4).Draw(t, "phases") {
-			ph := phase{Then: rapid.SampledFrom(fates).Draw(t, "then")}
+			ph := phase{Then: rapid.SampledFrom(fates).Draw(t, "then"), Again: rapid.Bool().Draw(t, "again")}
 			for r := range rapid.IntRange(0, 5).Draw(t, "roots") {
 				d := drawDeed(t, fmt.Sprintf("%d-%d", p, r), 3)
 				d.How = mail
@@ -100,7 +105,7 @@ func programs(fates []fate, nodes int) *rapid.Generator[[]phase] {
 
 func drawDeed(t *rapid.T, name string, depth int) deed {
 	d := deed{
-		Name: name, To: rapid.IntRange(0, 4).Draw(t, "to"), How: rapid.SampledFrom([]how{mail, mail, signal, emit, alarm, work, once}).Draw(t, "how"),
+		Name: name, To: rapid.IntRange(0, 2).Draw(t, "to"), How: rapid.SampledFrom([]how{mail, mail, signal, emit, alarm, work, once}).Draw(t, "how"),
 		Fails: rapid.SampledFrom([]int{0, 0, 0, 1, 3}).Draw(t, "fails"), Refused: rapid.IntRange(0, 9).Draw(t, "refused") == 9,
 	}
 	if depth > 0 {
@@ -264,13 +269,13 @@ func (a *actors) stage(t *neuron.Turn, k deed) (err error) {
 // mortal lets nothing reach the store any more from its n-th commit on, as a SIGKILL does.
 type mortal struct {
 	neuron.Store
-	at      int64
+	at      atomic.Int64
 	dead    atomic.Bool
 	commits atomic.Int64
 }
 
 func (m *mortal) Commit(ctx context.Context, f neuron.Fence, group []*neuron.Record) error {
-	if m.commits.Add(1) == m.at {
+	if m.commits.Add(1) == m.at.Load() {
 		m.dead.Store(true)
 	}
 	if m.dead.Load() {
@@ -286,9 +291,11 @@ type stage struct {
 	arena  arena
 	actors *actors
 	nodes  []*actor
+	lot    *rand.Rand // of the pump
 
 	mu    sync.Mutex
 	hints []ident.ID
+	came  chan struct{} // capacity 1
 }
 
 // arena is a kind of database.
@@ -309,7 +316,7 @@ type actor struct {
 
 func modelLimits() neuron.Limits {
 	l := counter.Small()
-	l.JournalEntries, l.JournalBytes, l.DedupeWindow = 512, 512<<10, 4096 // whole programs are compared
+	l.DedupeWindow = 4096 // longer than any program
 	l.BackoffMax = 4 * time.Millisecond
 	l.Crashes = 1000
 	return l
@@ -326,7 +333,8 @@ func (s *stage) must(err error) {
 func (s *stage) live(node int, commit int64) {
 	store, err := s.arena.open(s.ctx, node)
 	s.must(err)
-	m := &mortal{Store: store, at: commit}
+	m := &mortal{Store: store}
+	m.at.Store(commit)
 	e, err := engine.New(engine.Options{
 		Store: m, Kinds: s.actors.kinds(), Types: []string{deedType.Alias(), factType.Alias(), endType.Alias()}, Node: fmt.Sprint("node", node),
 		Adapters: map[string]neuron.Adapter{"work": counter.Work{}}, Limits: modelLimits(),
@@ -334,21 +342,31 @@ func (s *stage) live(node int, commit int64) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.hints = append(s.hints, ids...)
+			select {
+			case s.came <- struct{}{}:
+			default:
+			}
 		},
 	})
 	s.must(err)
 	if err := e.Start(s.ctx); err != nil && !m.dead.Load() {
 		s.t.Fatal(err)
 	}
-	s.nodes[node] = &actor{e, store, m}
+	s.set(node, &actor{e, store, m})
+}
+
+func (s *stage) set(node int, a *actor) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodes[node] = a
 }
 
 func (s *stage) bury(node int) {
 	a := s.nodes[node]
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 20*time.Second)
 	defer cancel()
+	s.set(node, nil)
 	s.must(errors.Join(a.Stop(ctx), a.store.Close()))
-	s.nodes[node] = nil
 }
 
 // gain gives places to a node.
@@ -358,6 +376,30 @@ func (s *stage) gain(node int, places neuron.PlaceSet) {
 	s.must(err)
 	if err := a.Gain(s.ctx, taken); err != nil && !a.mortal.dead.Load() {
 		s.t.Fatal(err)
+	}
+}
+
+// pump passes hints on, in any order, and loses some, until the channel is closed.
+func (s *stage) pump(done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-s.came:
+		}
+		s.mu.Lock()
+		hints := s.hints
+		s.hints = nil
+		nodes := slices.Clone(s.nodes)
+		s.mu.Unlock()
+		s.lot.Shuffle(len(hints), func(i, j int) { hints[i], hints[j] = hints[j], hints[i] })
+		for _, id := range hints {
+			for _, a := range nodes {
+				if a != nil && s.lot.IntN(3) > 0 {
+					_ = a.Wake(s.ctx, []ident.ID{id}) // it may be dead
+				}
+			}
+		}
 	}
 }
 
@@ -395,62 +437,66 @@ type delivery struct {
 
 // play runs a program to its end and compares what it has come to.
 func play(t *rapid.T, ctx context.Context, a arena, owner string, phases []phase) {
-	s := &stage{t: t, ctx: ctx, arena: a, actors: &actors{tries: map[string]int{}, runs: map[ident.ID]deed{}}, nodes: make([]*actor, a.nodes())}
-	several := a.nodes() > 1
-	at := func(p phase, node int) int64 {
-		if p.Then == kill && p.Node == node {
-			return p.Commit
-		}
-		return 0
+	s := &stage{
+		t: t, ctx: ctx, arena: a, actors: &actors{tries: map[string]int{}, runs: map[ident.ID]deed{}}, nodes: make([]*actor, a.nodes()),
+		lot: rand.New(rand.NewPCG(1, uint64(len(phases)))), came: make(chan struct{}, 1),
 	}
+	several := a.nodes() > 1
 	for i := range s.nodes {
-		s.live(i, at(phases[0], i))
+		s.live(i, phases[0].kills(i))
 	}
 	if several {
 		s.gain(0, neuron.AllPlaces())
 	}
-	var todo []delivery
-	for n, p := range phases {
+	done := make(chan struct{})
+	var pump sync.WaitGroup
+	pump.Go(func() { s.pump(done) })
+	quit := sync.OnceFunc(func() { close(done); pump.Wait() })
+	defer quit()
+	var todo, all []delivery
+	robbed := -1
+	for n, p := range append(phases, phase{Again: true}) {
 		for _, r := range p.Roots {
 			d, err := deedType.New(target(owner, neuron.ID{}, &r.Deed), r.Deed, time.Now())
 			s.must(err)
 			todo = append(todo, delivery{d, r.Accept})
 		}
+		had := len(all)
+		all = append(all, todo[len(todo)-len(p.Roots):]...)
 		todo = s.deliver(todo)
+		if p.Again {
+			s.deliver(all[:had])
+		}
 		next := phase{}
 		if n+1 < len(phases) {
 			next = phases[n+1]
 		}
+		if robbed >= 0 {
+			s.bury(robbed)
+			s.live(robbed, 0)
+			robbed = -1
+		}
 		other := (p.Node + 1) % len(s.nodes)
 		switch p.Then {
 		case give:
-			if !several {
-				break
-			}
-			from := s.nodes[p.Node]
-			var places neuron.PlaceSet
-			for i := range places {
-				places[i] = p.Places
-			}
-			before := from.Fence() // a release takes its places out
-			given := from.Release(places, neuron.Places)
-			s.must(s.arena.free(s.ctx, p.Node, from.store, before, given))
-			s.gain(other, given)
+			s.give(p, other)
+		case steal:
+			robbed = p.Node
+			s.gain(other, s.nodes[p.Node].Holding())
 		case kill, stop:
 			if p.Then == kill {
 				s.nodes[p.Node].mortal.dead.Store(true)
 			}
 			held := s.nodes[p.Node].Holding()
 			s.bury(p.Node)
-			s.live(p.Node, at(next, p.Node))
+			s.live(p.Node, next.kills(p.Node))
 			if several {
 				s.gain(other, held)
 			}
 			continue
 		}
-		// A node whose kill is due in the next phase gets a life that ends there.
-		if next.Then == kill {
-			s.nodes[next.Node].mortal.at = s.nodes[next.Node].mortal.commits.Load() + next.Commit
+		if m := s.nodes[next.Node].mortal; next.Then == kill && next.Node != robbed {
+			m.at.Store(m.commits.Load() + next.Commit)
 		}
 	}
 	for tries := 0; len(todo) > 0; tries++ {
@@ -458,11 +504,33 @@ func play(t *rapid.T, ctx context.Context, a arena, owner string, phases []phase
 			t.Fatalf("%d deliveries are not taken", len(todo))
 		}
 	}
+	quit()
 	s.settle()
 	s.compare(owner, phases)
 	for i := range s.nodes {
 		s.bury(i)
 	}
+}
+
+// kills returns before which commit the phase kills the node, 0 for none.
+func (p *phase) kills(node int) int64 {
+	if p.Then == kill && p.Node == node {
+		return p.Commit
+	}
+	return 0
+}
+
+// give moves places in order.
+func (s *stage) give(p phase, other int) {
+	from := s.nodes[p.Node]
+	var places neuron.PlaceSet
+	for i := range places {
+		places[i] = p.Places
+	}
+	before := from.Fence() // a release takes its places out
+	given := from.Release(places, neuron.Places)
+	s.must(s.arena.free(s.ctx, p.Node, from.store, before, given))
+	s.gain(other, given)
 }
 
 // settle waits until nothing is on its way; hints reach their nodes, and what has none is found by a sweep.
@@ -529,4 +597,3 @@ func checkModel(t *testing.T, fates []fate, make func() arena) {
 		}
 	}
 }
-
