@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 )
 
 // MaxIDBytes bounds the text form of an ID.
@@ -33,6 +34,9 @@ func (id ID) Check() error {
 		}
 		if strings.IndexByte(p, '/') >= 0 || strings.IndexByte(p, 0) >= 0 {
 			return fmt.Errorf("%w: part %q holds a slash or a zero byte", ErrInvalidID, p)
+		}
+		if !utf8.ValidString(p) {
+			return fmt.Errorf("%w: part %q is no UTF-8", ErrInvalidID, p)
 		}
 	}
 	if n := len(id.Owner) + len(id.Kind) + len(id.Key) + 2; n > MaxIDBytes {

@@ -24,7 +24,7 @@ func TestParseID(t *testing.T) {
 	if id, err := neuron.ParseID("me/process/7"); err != nil || id != (neuron.ID{Owner: "me", Kind: "process", Key: "7"}) {
 		t.Errorf("%+v, %v", id, err)
 	}
-	for _, text := range []string{"", "/", "//", "a", "a/b", "a/b/", "a//c", "/b/c", "a/b/c/", "a/b/c/d", "a/b/c\x00", longest + "x"} {
+	for _, text := range []string{"", "/", "//", "a", "a/b", "a/b/", "a//c", "/b/c", "a/b/c/", "a/b/c/d", "a/b/c\x00", "a/b/c\xff", longest + "x"} {
 		if id, err := neuron.ParseID(text); !errors.Is(err, neuron.ErrInvalidID) {
 			t.Errorf("%q is %+v, %v", text, id, err)
 		}

@@ -140,8 +140,8 @@ func (g *Graph) check(t *neuron.Turn, c Connect) (row, error) {
 	if c.Alias == "" {
 		return row{}, neuron.SettleAs(neuron.EmptyIdentity, errors.New("the connection has no alias"))
 	}
-	if len(c.Alias) > maxAliasBytes {
-		return row{}, neuron.Settle(fmt.Errorf("an alias of %d bytes, at most %d", len(c.Alias), maxAliasBytes))
+	if len(c.Alias) > maxAliasBytes || strings.IndexByte(c.Alias, 0) >= 0 {
+		return row{}, neuron.Settle(fmt.Errorf("an alias of %d bytes, at most %d and none of them zero", len(c.Alias), maxAliasBytes))
 	}
 	source, err := end("source", c.Source, owner)
 	if err != nil {

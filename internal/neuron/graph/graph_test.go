@@ -90,6 +90,7 @@ func TestRefusedConnections(t *testing.T) {
 		"target part":        {neuron.EmptyIdentity, func(c *graph.Connect) { c.Target = "me/test/" }},
 		"malformed":          {neuron.Refused, func(c *graph.Connect) { c.Target = "me/test/a/b" }},
 		"long alias":         {neuron.Refused, func(c *graph.Connect) { c.Alias = strings.Repeat("a", 257) }},
+		"zero in alias":      {neuron.Refused, func(c *graph.Connect) { c.Alias = "a\x00b" }},
 		"other source":       {neuron.CrossOwner, func(c *graph.Connect) { c.Source = "you/test/source" }},
 		"other target":       {neuron.CrossOwner, func(c *graph.Connect) { c.Target = "you/test/sink" }},
 		"graph":              {graph.GraphTarget, func(c *graph.Connect) { c.Target = graph.ID("me").String() }},
