@@ -66,12 +66,17 @@ func Broadcast[T any](k *Kind, typ Type[T], rule func(owner string, msg T) (key 
 	if k.rules == nil {
 		k.rules = map[string]func(string, json.RawMessage) (string, bool, error){}
 	}
-	k.rules[typ.alias] = func(owner string, payload json.RawMessage) (string, bool, error) {
+	k.rules[typ.alias] = func(owner string, payload json.RawMessage) (key string, ok bool, err error) {
+		defer func() {
+			if v := recover(); v != nil { // it depends on nothing else, so it would panic again
+				err = Settle(fmt.Errorf("the rule of %s for %s panicked: %v", k.Name, typ.alias, v))
+			}
+		}()
 		var msg T
 		if err := json.Unmarshal(payload, &msg); err != nil {
 			return "", false, SettleAs(Undecodable, err)
 		}
-		key, ok := rule(owner, msg)
+		key, ok = rule(owner, msg)
 		return key, ok, nil
 	}
 }
@@ -135,6 +140,9 @@ func Emit[T any](t *Turn, typ Type[T], msg T, opts ...SendOption) error {
 func Reemit(t *Turn) error {
 	d := &t.base.Delivery
 	opts := []SendOption{OnLane(d.Lane), WithKey(d.Key)}
+	if d.Protected {
+		opts = append(opts, Protected())
+	}
 	if d.Caller.IsZero() {
 		opts = append(opts, AtDepth(d.Depth))
 	}

@@ -244,7 +244,9 @@ func TestBroadcastRules(t *testing.T) {
 				t.Errorf("key %q: %v", text, err)
 			}
 		}
-		if err := e.Deliver(t.Context(), fresh(t, id("source"), "panic")); err == nil || !strings.Contains(err.Error(), "panicked") {
+		var refusal *neuron.Refusal
+		err := e.Deliver(t.Context(), fresh(t, id("source"), "panic"))
+		if !errors.As(err, &refusal) || refusal.Code != neuron.Refused || !strings.Contains(err.Error(), "panicked") {
 			t.Errorf("a rule that panics: %v", err)
 		}
 		deliver(t, e, fresh(t, id("source"), "good"))

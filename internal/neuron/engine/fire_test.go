@@ -110,3 +110,21 @@ func TestOutsideNamesNoConnection(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// N-43: what is protected stays so when a client's neuron passes it on.
+func TestReemittedProtection(t *testing.T) {
+	k := neuron.NewKind("test")
+	neuron.Handle(k, noteType, func(turn *neuron.Turn, n note) error {
+		return neuron.Send(turn, neuron.Client("me", ""), otherType, n, neuron.Protected())
+	})
+	neuron.Handle(k, otherType, func(*neuron.Turn, note) error { return nil })
+	neuron.Broadcast(k, otherType, func(string, note) (string, bool) { return "listener", true })
+	e := start(t, fake(), engine.Options{Kinds: []*neuron.Kind{k}})
+	deliver(t, e, fresh(t, id("source"), "secret"))
+	quiet(t, e)
+	for _, p := range []neuron.Page{page(t, e, neuron.Client("me", ""), neuron.Out), page(t, e, id("listener"), neuron.In)} {
+		if len(p.Entries) != 1 || !p.Entries[0].Protected {
+			t.Errorf("%+v", p.Entries)
+		}
+	}
+}
