@@ -547,6 +547,8 @@ func TestNamed(t *testing.T) {
 		filepath.Join(dir, "file"):        "the file " + filepath.Join(dir, "file"),
 		filepath.Join(dir, "later"):       "the home " + filepath.Join(dir, "later"),
 		filepath.Join(dir, "later.db"):    "the file " + filepath.Join(dir, "later.db"),
+		"host=h dbname=d":                 "host=h dbname=d",
+		"host=h dbname=d password=secret": "",
 		"postgres://me:secret@host/db":    "",
 		"postgres://host/db?password=se2": "",
 	} {

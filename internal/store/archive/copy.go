@@ -65,9 +65,14 @@ func Copy(ctx context.Context, from, to Place, o Options) (r Result, err error) 
 	if err != nil {
 		return r, err
 	}
-	r, err = into(ctx, src, from, to, crash.CopyMid, "its store was copied", idle, o)
+	if r, err = into(ctx, src, from, to, crash.CopyMid, "its store was copied", idle, o); err != nil {
+		return r, err
+	}
 	r.Took = o.Now().Sub(began)
-	return r, err
+	if to.Home == "" {
+		return r, nil
+	}
+	return r, forget(ctx, to.Home) // of a store that was there before
 }
 
 // quiet makes sure that no node uses a database, and returns the check that none has meanwhile.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"soma/internal/config"
@@ -33,10 +34,13 @@ func (p Place) String() string {
 	return p.Database.Shown()
 }
 
-// Named returns the place that a person means: the URL of a database, or a path; a folder is a home, and so is the file
-// soma.db in one. A text that holds a password is refused: others can see arguments.
+// words begins a connection string such as host=… dbname=…; a file of such a name is meant by ./host=….
+var words = regexp.MustCompile(`^\s*[a-z_]+\s*=`)
+
+// Named returns the place that a person means: the URL of a database or words like host=… dbname=…, or a path; a folder is a home,
+// and so is the file soma.db in one. A text that holds a password is refused: others can see arguments.
 func Named(text string) (Place, error) {
-	if strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://") {
+	if strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://") || words.MatchString(text) {
 		d := config.Database(text)
 		if d.HasPassword() {
 			return Place{}, errors.New("others can see the arguments of a program, so a password must not stand there: put it into the file that PGPASSFILE names (~/.pgpass), " +

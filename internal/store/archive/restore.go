@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"soma/internal/config"
 	"soma/internal/crash"
 	"soma/internal/store/schema"
@@ -102,7 +104,7 @@ func (r *Restored) intoFile(ctx context.Context, src *sqlite.Snapshot, file stri
 	if to.Home == "" {
 		return nil
 	}
-	return forget(to.Home)
+	return forget(ctx, to.Home)
 }
 
 // lookAtOld reports whether there is a store at path that has to be kept, and its epoch where it can be read.
@@ -198,20 +200,52 @@ func setAside(ctx context.Context, path, kept string) error {
 	return removeBeside(path)
 }
 
-// forget removes what a home keeps of a store that is no more: run directories, whose python kernels end within a second when
-// they miss them, and the notes on what ran at a crash.
-func forget(dir string) error {
+// forget removes what a home keeps of a store that is no more: the notes on what ran at a crash, and run directories, whose
+// python kernels end when they miss them. It waits for their end.
+func forget(ctx context.Context, dir string) error {
 	home, err := config.HomeAt(dir)
 	if err != nil {
 		return err
 	}
 	err = os.RemoveAll(filepath.Join(home.Cache(), "inflight"))
 	kernels, rerr := os.ReadDir(home.Run())
+	if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+		return errors.Join(err, rerr)
+	}
 	for _, e := range kernels {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(home.Run(), e.Name())))
+		err = errors.Join(err, forgetKernel(ctx, filepath.Join(home.Run(), e.Name())))
 	}
-	if errors.Is(rerr, fs.ErrNotExist) {
-		rerr = nil
+	return err
+}
+
+// kernelWait is how long a python kernel may take to notice that it is not wanted, lookGap the time between two looks.
+const (
+	kernelWait = 10 * time.Second
+	lookGap    = 20 * time.Millisecond
+)
+
+// forgetKernel removes the run directory of a python kernel and waits until nobody holds the lock that was in it.
+func forgetKernel(ctx context.Context, dir string) error {
+	lock, err := os.Open(filepath.Join(dir, "lock"))
+	if rerr := os.RemoveAll(dir); err != nil || rerr != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return errors.Join(err, rerr)
 	}
-	return errors.Join(err, rerr)
+	defer lock.Close()
+	ctx, cancel := context.WithTimeout(ctx, kernelWait)
+	defer cancel()
+	look := time.NewTicker(lookGap)
+	defer look.Stop()
+	for {
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return fmt.Errorf("a python kernel of the old store does not end: it ran from %s", dir)
+		}
+	}
 }

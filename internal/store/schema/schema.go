@@ -19,7 +19,7 @@ func (e *Error) Error() string {
 }
 
 // Foreign returns the error for a database of another program.
-func Foreign(known int) error { return &Error{Found: "of another program", Known: known} }
+func Foreign(known int) error { return &Error{Found: foreign, Known: known} }
 
 // Migration is one step from a schema to the next.
 type Migration struct {
@@ -50,3 +50,9 @@ func Load(files fs.FS) ([]Migration, error) {
 	}
 	return out, nil
 }
+
+// Foreign reports whether the database is of another program.
+func (e *Error) Foreign() bool { return e.Found == foreign }
+
+// foreign is what is found in a database of another program.
+const foreign = "of another program"
