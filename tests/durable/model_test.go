@@ -338,10 +338,12 @@ func (s *stage) live(node int, commit int64) {
 	e, err := engine.New(engine.Options{
 		Store: m, Kinds: s.actors.kinds(), Types: []string{deedType.Alias(), factType.Alias(), endType.Alias()}, Node: fmt.Sprint("node", node),
 		Adapters: map[string]neuron.Adapter{"work": counter.Work{}}, Limits: modelLimits(),
-		Elsewhere: func(ids []ident.ID) {
+		Elsewhere: func(hints []neuron.Hint) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.hints = append(s.hints, ids...)
+			for _, h := range hints {
+				s.hints = append(s.hints, h.ID)
+			}
 			select {
 			case s.came <- struct{}{}:
 			default:

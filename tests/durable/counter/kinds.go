@@ -18,6 +18,8 @@ type Add struct {
 	By int64 `json:"by"`
 	// Gate is the path of a named pipe of which the handler reads a byte before it goes on; empty: none.
 	Gate string `json:"gate,omitempty"`
+	// Pad makes the delivery as large as wanted.
+	Pad string `json:"pad,omitempty"`
 }
 
 // Go makes a source do one of everything: an emission over a connection, a send, an alarm, a call, an execution.
