@@ -35,6 +35,7 @@ var figures = []figure{
 	{"agent_steps", one(steps.Run)},
 	{"binary_mb start", instance.Program},
 	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},
+	{"takeover two_daemons", instance.Several},
 	{"kernel_cold_p50 cell_commit_p50 idle_ticks", instance.Cells},
 	{"registered_start registered_bytes warm_10k_mb", instance.Registered},
 }

@@ -46,6 +46,15 @@ func build(ctx context.Context, dir string) (string, error) {
 
 // open makes a home and starts its daemon.
 func open(ctx context.Context, bin, dir string) (*instance, error) {
+	i, err := place(bin, dir)
+	if err != nil {
+		return nil, err
+	}
+	return i, i.start(ctx)
+}
+
+// place makes a client of a home whose daemon is yet to be started.
+func place(bin, dir string) (*instance, error) {
 	home, err := config.HomeAt(filepath.Join(dir, "home"))
 	if err != nil {
 		return nil, err
@@ -58,10 +67,7 @@ func open(ctx context.Context, bin, dir string) (*instance, error) {
 			return token.Reveal(), err
 		},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return i, i.start(ctx)
+	return i, err
 }
 
 func (i *instance) command(args ...string) *exec.Cmd {
@@ -71,8 +77,8 @@ func (i *instance) command(args ...string) *exec.Cmd {
 }
 
 // start starts the daemon and waits until it answers.
-func (i *instance) start(ctx context.Context) error {
-	i.cmd = i.command("serve")
+func (i *instance) start(ctx context.Context, args ...string) error {
+	i.cmd = i.command(append([]string{"serve"}, args...)...)
 	i.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	log, err := os.OpenFile(i.home.Dir()+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -87,7 +87,12 @@ func (s *Server) elsewhere(row route, ctx context.Context, c *call) (done bool, 
 			return false, err
 		}
 	}
-	resp, err := s.Peers.Ask(ctx, n, q)
+	asking, cancel := untilStop(ctx) // a daemon that stops, or begins anew, waits for no other
+	defer cancel()
+	resp, err := s.Peers.Ask(asking, n, q)
+	if err != nil && asking.Err() != nil && ctx.Err() == nil && !errors.Is(context.Cause(serving(c.r.Context())), ErrAsked) {
+		err = moving()
+	}
 	if err != nil || resp == nil {
 		return false, err
 	}

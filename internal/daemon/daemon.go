@@ -222,7 +222,10 @@ func (d *daemon) run(ctx context.Context, serving func() error) error {
 			return err
 		}
 		defer d.stopPart("other daemons", d.peers.Stop)
-		if err := d.keeping.Go(d.ctx, "places", func(ctx context.Context) error { return d.keeper.Run(ctx, places{d}) }); err != nil {
+		if err := d.keeping.Go(d.ctx, "places", func(ctx context.Context) error {
+			_ = d.keeper.Run(ctx, places{d}) // why it ended the engine has told
+			return nil
+		}); err != nil {
 			return err
 		}
 	}

@@ -157,6 +157,12 @@ func (c *cluster) start(name string, args ...string) *node {
 	c.t.Cleanup(n.Close)
 	n.run(args...)
 	c.t.Cleanup(func() {
+		for line := range strings.Lines(n.log.String()) {
+			lost := strings.Contains(line, "fenced: another owner") // what a daemon says that has lost its places
+			if strings.Contains(line, "level=ERROR") && !lost || strings.Contains(line, "DATA RACE") || strings.HasPrefix(line, "panic") {
+				c.t.Errorf("%s says: %s", name, line)
+			}
+		}
 		if c.t.Failed() {
 			c.t.Logf("log of %s:\n%s", name, n.log)
 		}
