@@ -14,6 +14,8 @@ import (
 
 // Clear deletes what is beyond its bounds, in bounded commits. What concerns no session is cleared by the node that holds place 0.
 func (k *Keeper) Clear(ctx context.Context) error {
+	k.clearing.Lock()
+	defer k.clearing.Unlock()
 	errs := []error{k.pruneOld(ctx), k.clearSessions(ctx), k.clearPykernels(ctx)}
 	if k.o.Holds(0) {
 		errs = append(errs, k.clearDeadLetters(ctx), k.clearSums(ctx), k.clearPayloads(ctx))
@@ -152,7 +154,7 @@ func (k *Keeper) clearSession(ctx context.Context, t *target) error {
 	}
 	for _, id := range old {
 		if err == nil {
-			err = k.dropPykernel(ctx, t.place, id)
+			err = k.write(ctx, t.place, pykernelOps(id)...)
 		}
 	}
 	return err

@@ -1,6 +1,7 @@
 package retention
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,71 +17,88 @@ import (
 // chunk is how many rows one commit deletes at most; half where each may have another one in content.
 const chunk = 256
 
-// deleter deletes the rows of one session, step by step.
+// deleter deletes the rows of one session, step by step. What it has to delete it gathers until that makes a commit.
 type deleter struct {
-	k  *Keeper
-	t  *target
-	rm *removal
+	k    *Keeper
+	t    *target
+	rm   *removal
+	ops  []neuron.Op
+	rows int
 }
 
-// write commits deletions of n rows.
-func (d *deleter) write(ctx context.Context, n int, ops ...neuron.Op) error {
-	if len(ops) == 0 {
+// add deletes n rows with this commit or a later one.
+func (d *deleter) add(ctx context.Context, n int, ops ...neuron.Op) error {
+	if d.rows > 0 && d.rows+n > chunk {
+		if err := d.flush(ctx); err != nil {
+			return err
+		}
+	}
+	d.ops, d.rows = append(d.ops, ops...), d.rows+n
+	return nil
+}
+
+// flush commits what was gathered. Rows that were added before it are not there any more for who reads afterwards.
+func (d *deleter) flush(ctx context.Context) error {
+	if len(d.ops) == 0 {
 		return nil
 	}
-	if err := d.k.write(ctx, d.t.place, ops...); err != nil {
+	if err := d.k.write(ctx, d.t.place, d.ops...); err != nil {
 		return err
 	}
-	d.k.mu.Lock()
-	d.rm.done += int64(n)
-	d.k.mu.Unlock()
+	d.did(d.rows)
+	d.ops, d.rows = nil, 0
 	crash.Point(crash.RemoveMid)
 	return nil
 }
 
+func (d *deleter) did(rows int) {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	d.rm.done += int64(rows)
+}
+
 // through deletes rows of one key in the order of another: read returns their second key in order, drop deletes all through one.
 func (d *deleter) through(ctx context.Context, read, drop string, key any) error {
-	for {
-		n := 0
+	for n := chunk; n == chunk; {
+		n = 0
 		var last any
 		err := d.k.each(ctx, read, []any{key, int64(chunk)}, func(scan func(...any) error) error { n++; return scan(&last) })
-		if err != nil || n == 0 {
-			return err
+		if err == nil && n > 0 {
+			err = d.add(ctx, n, do(drop, key, last))
 		}
-		if err := d.write(ctx, n, do(drop, key, last)); err != nil || n < chunk {
+		if err == nil && n == chunk {
+			err = d.flush(ctx)
+		}
+		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // calls deletes the ledger, whose sums stay, and before each of its rows the tool calls of the answer that it paid for.
 func (d *deleter) calls(ctx context.Context) error {
 	for _, pid := range d.t.pids {
-		for {
-			ids, err := d.k.ledgerIDs(ctx, pid, ident.ID{}, chunk)
+		var after ident.ID
+		for n := chunk; n == chunk; {
+			ids, err := d.k.ledgerIDs(ctx, pid, after, chunk)
 			if err != nil {
 				return err
 			}
+			n = len(ids)
 			for _, id := range ids {
+				after = id
 				calls, err := d.k.callsOf(ctx, id)
 				if err != nil {
 					return err
 				}
-				ops := make([]neuron.Op, len(calls))
+				ops := make([]neuron.Op, len(calls), len(calls)+2)
 				for i, c := range calls {
 					ops[i] = do(dropCall, c)
 				}
-				if err := d.write(ctx, len(ops), ops...); err != nil {
+				if err := d.add(ctx, len(ops)+1, append(ops, moveLedger(d.t.session, pid, id, d.k.o.Now())...)...); err != nil {
 					return err
 				}
-			}
-			if len(ids) > 0 {
-				if err := d.write(ctx, len(ids), moveLedger(d.t.session, pid, ids[len(ids)-1], d.k.o.Now())...); err != nil {
-					return err
-				}
-			}
-			if len(ids) < chunk {
-				break
 			}
 		}
 	}
@@ -89,7 +107,7 @@ func (d *deleter) calls(ctx context.Context) error {
 
 func (d *deleter) cells(ctx context.Context) error {
 	for _, b := range d.t.branches {
-		for n := chunk; n == chunk; {
+		for n := chunk / 2; n == chunk/2; {
 			n = 0
 			var ops []neuron.Op
 			rows := 0
@@ -100,26 +118,26 @@ func (d *deleter) cells(ctx context.Context) error {
 					if err := scan(&id, &content); err != nil {
 						return err
 					}
-					n += 2
+					n++
 					rows++
 					ops = append(ops, do(dropCell, id))
-					// What was kept for an outcome that came too late is named by nothing.
-					if key, err := ident.Parse(id); err == nil {
-						output := ident.Derive(key, "output")
-						ops = append(ops, do(dropContent, output[:]))
-						if content != nil && ident.ID(content) == output {
-							rows++
-							return nil
-						}
-					}
 					if content != nil {
 						rows++
-						ops = append(ops, do(dropContent, content))
+						ops = append(ops, do(dropContent, bytes.Clone(content)))
+					}
+					// What was kept for an outcome that came too late is named by nothing.
+					if key, err := ident.Parse(id); err == nil {
+						if output := ident.Derive(key, "output"); !bytes.Equal(output[:], content) {
+							ops = append(ops, do(dropContent, output[:]))
+						}
 					}
 					return nil
 				})
 			if err == nil {
-				err = d.write(ctx, rows, ops...)
+				err = d.add(ctx, rows, ops...)
+			}
+			if err == nil && n == chunk/2 {
+				err = d.flush(ctx)
 			}
 			if err != nil {
 				return err
@@ -131,7 +149,7 @@ func (d *deleter) cells(ctx context.Context) error {
 
 func (d *deleter) messages(ctx context.Context) error {
 	for _, b := range d.t.branches {
-		for n := chunk; n == chunk; {
+		for n := chunk / 2; n == chunk/2; {
 			n = 0
 			rows := 0
 			var last int64
@@ -139,17 +157,20 @@ func (d *deleter) messages(ctx context.Context) error {
 			err := d.k.each(ctx, `select seq, content from message where branch = ? order by seq limit 128`, []any{b[:]},
 				func(scan func(...any) error) error {
 					var content []byte
-					n += 2
+					n++
 					rows++
 					err := scan(&last, &content)
 					if content != nil {
 						rows++
-						contents = append(contents, do(dropContent, content))
+						contents = append(contents, do(dropContent, bytes.Clone(content)))
 					}
 					return err
 				})
 			if err == nil && n > 0 {
-				err = d.write(ctx, rows, append([]neuron.Op{do(dropMessages, b[:], last)}, contents...)...)
+				err = d.add(ctx, rows, append([]neuron.Op{do(dropMessages, b[:], last)}, contents...)...)
+			}
+			if err == nil && n == chunk/2 {
+				err = d.flush(ctx)
 			}
 			if err != nil {
 				return err
@@ -169,23 +190,20 @@ func (d *deleter) events(ctx context.Context) error {
 
 func (d *deleter) pykernels(ctx context.Context) error {
 	for _, id := range d.t.kernels {
-		if err := d.k.dropPykernel(ctx, d.t.place, id); err != nil {
+		if err := d.add(ctx, 1, pykernelOps(id)...); err != nil {
 			return err
 		}
-		d.k.mu.Lock()
-		d.rm.done++
-		d.k.mu.Unlock()
 	}
 	return nil
 }
 
-// dropPykernel deletes what is stored of a python kernel that has ended.
-func (k *Keeper) dropPykernel(ctx context.Context, place neuron.Place, id string) error {
+// pykernelOps deletes what is stored of a python kernel that has ended.
+func pykernelOps(id string) []neuron.Op {
 	var ops []neuron.Op
 	for _, c := range pykernel.ClearKernel(id) {
 		ops = append(ops, c)
 	}
-	return k.write(ctx, place, append(ops, do(dropKernel, id))...)
+	return append(ops, do(dropKernel, id))
 }
 
 func (d *deleter) processes(ctx context.Context) error {
@@ -200,38 +218,28 @@ const (
 
 // erase deletes what is stored of neurons. Their last deliveries may be under way.
 func (d *deleter) erase(ctx context.Context, ids ...neuron.ID) error {
+	if err := d.flush(ctx); err != nil {
+		return err
+	}
 	for _, id := range ids {
-		for tries, more := 0, true; more; {
-			rows, err := d.k.neuronRows(ctx, id)
-			if err != nil {
-				return err
-			}
+		rows, err := d.k.neuronRows(ctx, id)
+		for tries, more := 0, true; more && err == nil; {
 			began := time.Now()
 			more, err = d.k.o.Neurons.Erase(ctx, id)
 			if errors.Is(err, neuron.ErrBusy) && tries < busyTries {
 				tries++
 				more, err = true, d.k.wait(ctx, busyWait)
 			} else if err == nil {
-				err = d.erased(ctx, id, rows, began)
-			}
-			if err != nil {
-				return fmt.Errorf("cannot erase %s: %w", id, err)
+				crash.Point(crash.RemoveMid)
+				err = d.k.rest(ctx, began)
 			}
 		}
+		if err != nil {
+			return fmt.Errorf("cannot erase %s: %w", id, err)
+		}
+		d.did(int(rows))
 	}
 	return nil
-}
-
-func (d *deleter) erased(ctx context.Context, id neuron.ID, had int64, began time.Time) error {
-	left, err := d.k.neuronRows(ctx, id)
-	if err != nil {
-		return err
-	}
-	d.k.mu.Lock()
-	d.rm.done += had - left
-	d.k.mu.Unlock()
-	crash.Point(crash.RemoveMid)
-	return d.k.rest(ctx, began)
 }
 
 func (k *Keeper) wait(ctx context.Context, pause time.Duration) error {
@@ -251,5 +259,8 @@ func (d *deleter) last(ctx context.Context) error {
 	for _, b := range d.t.branches {
 		ops = append(ops, do(dropBranch, b[:]))
 	}
-	return d.write(ctx, len(ops)+1, append(ops, &process.DropSession{ID: d.t.session})...)
+	if err := d.add(ctx, len(ops)+1, append(ops, &process.DropSession{ID: d.t.session})...); err != nil {
+		return err
+	}
+	return d.flush(ctx)
 }

@@ -54,7 +54,7 @@ type Options struct {
 	// Sizes reads how much each table holds; nil: nobody knows.
 	Sizes  func(ctx context.Context) ([]neuron.TableSize, error)
 	Bounds Bounds
-	// Every is the pause between two rounds of clearing; 0 means ten minutes.
+	// Every is the pause between two rounds of clearing; 0 means ten minutes, less that nothing is cleared but by Clear.
 	Every time.Duration
 	Now   func() time.Time
 	Log   *slog.Logger
@@ -69,6 +69,8 @@ type Keeper struct {
 	mu       sync.Mutex
 	removals map[string]*removal
 	sizes    sizes
+
+	clearing sync.Mutex      // one round at a time; guards what follows
 	suspects map[string]bool // payloads that nothing named at the last look, by id
 	looked   time.Time       // when sessions were last looked through
 }
@@ -78,7 +80,7 @@ func New(o Options) *Keeper {
 	if o.Holds == nil {
 		o.Holds = func(neuron.Place) bool { return true }
 	}
-	if o.Every <= 0 {
+	if o.Every == 0 {
 		o.Every = 10 * time.Minute
 	}
 	b, d := &o.Bounds, Bounds{10_000, 50_000, 10_000, 100, 10_000, 24 * time.Hour, time.Hour}
@@ -133,6 +135,9 @@ func (k *Keeper) removeLoop(ctx context.Context) error {
 // clearLoop keeps everything within its bounds.
 func (k *Keeper) clearLoop(ctx context.Context) error {
 	every := k.o.Every
+	if every < 0 {
+		return nil
+	}
 	if k.o.Keep > 0 {
 		every = min(every, max(k.o.Keep/4, time.Second))
 	}

@@ -3,6 +3,7 @@ package retention
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"soma/wire"
@@ -84,23 +85,34 @@ func (k *Keeper) pruneOld(ctx context.Context) error {
 	if k.o.Keep <= 0 {
 		return nil
 	}
-	r := wire.Prune{Before: k.o.Now().Add(-k.o.Keep), Limit: wire.MaxPrune}
-	removed := 0
-	for more := true; more; {
-		var list []wire.Pruned
-		var err error
-		if list, more, err = k.Prune(ctx, r); err != nil {
+	before := k.o.Now().Add(-k.o.Keep)
+	var marked atomic.Int64
+	for after, n := "", wire.MaxPrune; n == wire.MaxPrune; {
+		found, targets, err := k.atRest(ctx, before, after, wire.MaxPrune)
+		if err != nil {
 			return err
 		}
-		for _, p := range list {
-			r.After = p.Session
-			if p.State == wire.Removed {
-				removed++
-			}
+		if n = len(found); n > 0 {
+			after = found[n-1].Session
 		}
+		err = k.atOnce(ctx, targets, func(t *target) error {
+			ok, err := k.o.Sessions.BeginRemoval(ctx, t.session, before, false)
+			var refused *wire.Error
+			switch {
+			case ok:
+				marked.Add(1)
+			case errors.As(err, &refused): // it is used again, or has gone
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		k.wake()
 	}
-	if removed > 0 {
-		k.o.Log.Info("old sessions were removed", "sessions", removed, "keep", k.o.Keep)
+	if n := marked.Load(); n > 0 {
+		k.o.Log.Info("old sessions are removed", "sessions", n, "keep", k.o.Keep)
 	}
 	return nil
 }

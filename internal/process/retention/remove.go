@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"soma/ident"
@@ -50,10 +51,7 @@ func (k *Keeper) Remove(ctx context.Context, session string, r wire.Remove) (wir
 		crash.Point(crash.RemoveMarked)
 	}
 	rm := k.removalOf(session)
-	select {
-	case k.kick <- struct{}{}:
-	default:
-	}
+	k.wake()
 	left, err := k.marked(ctx, session)
 	if err != nil {
 		return wire.Removal{}, err
@@ -68,6 +66,14 @@ func (k *Keeper) Remove(ctx context.Context, session string, r wire.Remove) (wir
 		return wire.Removal{}, err
 	}
 	return k.Removal(ctx, session)
+}
+
+// wake has marked sessions looked at.
+func (k *Keeper) wake() {
+	select {
+	case k.kick <- struct{}{}:
+	default:
+	}
 }
 
 // Removal tells how far the removal of a session is. The error is a *wire.Error with not_found where none was begun.
@@ -137,21 +143,44 @@ func (k *Keeper) removeMarked(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, t := range page {
-			if !k.o.Holds(t.place) {
-				continue
+		errs = append(errs, k.atOnce(ctx, page, func(t *target) error {
+			if err := k.remove(ctx, t); err != nil {
+				return fmt.Errorf("session %s: %w", t.session, err)
 			}
-			if err := k.remove(ctx, &t); err != nil {
-				errs = append(errs, fmt.Errorf("session %s: %w", t.session, err))
-			}
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
+			return nil
+		}))
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if len(page) < 256 {
 			return errors.Join(errs...)
 		}
 	}
+}
+
+// together is how many sessions are removed at once: each mostly waits for its commits, which fall together.
+const together = 4
+
+// atOnce runs fn for the targets that this node holds, some at a time.
+func (k *Keeper) atOnce(ctx context.Context, targets []target, fn func(*target) error) error {
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, together)
+	errs := make([]error, len(targets))
+	for i := range targets {
+		if !k.o.Holds(targets[i].place) {
+			continue
+		}
+		turns <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wg.Go(func() {
+			errs[i] = fn(&targets[i])
+			<-turns
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // target is a session whose rows are counted or deleted.
@@ -246,7 +275,7 @@ func (k *Keeper) remove(ctx context.Context, t *target) error {
 	if err := errors.Join(k.o.Sessions.Scrub(), k.removeFiles(t)); err != nil {
 		k.o.Log.Warn("cannot remove all files of a session", "session", t.session, "error", err)
 	}
-	k.o.Log.Info("a session was removed", "session", t.session, "rows", rm.done)
+	k.o.Log.Debug("a session was removed", "session", t.session, "rows", rm.done)
 	close(rm.ended)
 	return nil
 }

@@ -189,7 +189,7 @@ func (w *world) start() {
 	})
 	w.must(err)
 	o := retention.Options{
-		Owner: wire.Owner, Reader: s, Neurons: w.engine, Sessions: w.host, RunDir: filepath.Join(w.dir, "run"), Every: time.Hour, Now: now, Log: log,
+		Owner: wire.Owner, Reader: s, Neurons: w.engine, Sessions: w.host, RunDir: filepath.Join(w.dir, "run"), Every: -1, Now: now, Log: log,
 	}
 	if w.change != nil {
 		w.change(&o)
