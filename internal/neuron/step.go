@@ -105,13 +105,12 @@ func (t *Turn) PlaceOf(id ID) Place { return t.base.PlaceOf(id) }
 
 // Kept hands out what stays of a settled turn, as Result does for one that is committed.
 func (t *Turn) Kept() Result {
-	t.end()
 	out, rows := t.fill(t.anyway, t.base.OutSeq)
 	return Result{Record: Record{Outbox: rows, Ops: t.anyway.Ops}, Out: out}
 }
 
-// end calls what AtEnd added.
-func (t *Turn) end() {
+// End calls what AtEnd added. Whoever runs the handler calls it, before Result or Kept.
+func (t *Turn) End() {
 	for len(t.atEnd) > 0 {
 		last := len(t.atEnd) - 1
 		fn := t.atEnd[last]

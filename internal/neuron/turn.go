@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"soma/ident"
@@ -221,10 +222,10 @@ type Result struct {
 	Wrote      bool // the state changed
 }
 
-// Result hands out what the handler staged.
+// Result hands out what the handler has staged so far; it changes nothing.
 func (t *Turn) Result() Result {
-	t.end()
 	out, rows := t.fill(t.anyway, t.base.OutSeq+uint64(len(t.out)))
-	t.record.Outbox, t.record.Ops = append(t.record.Outbox, rows...), append(t.record.Ops, t.anyway.Ops...)
-	return Result{Record: t.record, Out: append(t.out, out...), StateAlias: t.base.StateAlias, State: t.base.State, Wrote: t.wrote}
+	rec := t.record
+	rec.Outbox, rec.Ops = append(slices.Clip(rec.Outbox), rows...), append(slices.Clip(rec.Ops), t.anyway.Ops...)
+	return Result{Record: rec, Out: append(slices.Clip(t.out), out...), StateAlias: t.base.StateAlias, State: t.base.State, Wrote: t.wrote}
 }

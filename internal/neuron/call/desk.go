@@ -19,8 +19,9 @@ type Desk interface {
 	PlaceOf(neuron.ID) neuron.Place
 	// Holding returns the places whose neurons run here.
 	Holding() neuron.PlaceSet
-	// TriedAgain reports whether the handler of a delivery will run again without anybody's help.
-	TriedAgain(delivery ident.ID) bool
+	// TriedAgain reports whether the handler of a delivery will run, or run again, without anybody's help, on whatever node.
+	// The error is the store's.
+	TriedAgain(ctx context.Context, delivery ident.ID) (bool, error)
 	Accept(ctx context.Context, d neuron.Delivery, ops ...neuron.Op) error
 	// Record commits a record without a turn.
 	Record(*neuron.Record) error
@@ -145,10 +146,14 @@ func (t *Tender) look(ctx context.Context) (left bool, err error) {
 				continue
 			}
 			left = true
-			if !r.Deadline.Before(now) || t.desk.TriedAgain(r.Cause) {
+			if !r.Deadline.Before(now) {
 				continue
 			}
-			if err := t.lose(ctx, r); err != nil {
+			again, err := t.desk.TriedAgain(ctx, r.endedBy())
+			if err == nil && !again {
+				err = t.lose(ctx, r)
+			}
+			if err != nil {
 				return true, err
 			}
 		}
@@ -156,6 +161,14 @@ func (t *Tender) look(ctx context.Context) (left bool, err error) {
 			return left, nil
 		}
 	}
+}
+
+// endedBy is the delivery whose handler is to end the call.
+func (r *Row) endedBy() ident.ID {
+	if r.State == Left {
+		return r.Ask
+	}
+	return r.Cause
 }
 
 // lose ends one call: by a turn of its caller, which records it. A caller from outside has no record, and one that has left

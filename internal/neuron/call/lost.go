@@ -8,9 +8,9 @@ import (
 	"soma/internal/neuron"
 )
 
-// lost returns the delivery that makes the caller of a row end it (see End), under the same id as long as nobody asks again.
+// lost returns the delivery that makes the caller of a row end it (Conclude), under the same id as long as nobody asks again.
 func (r *Row) lost(now time.Time) neuron.Delivery {
-	payload, _ := json.Marshal(losing{r.ID}) // an id is never refused
+	payload, _ := json.Marshal(losing{r.ID, r.Ask}) // ids are never refused
 	return neuron.Delivery{
 		ID: ident.Derive(r.Ask, "lost"), Alias: LostAlias, Payload: payload, Caller: r.Caller, Target: r.Caller,
 		Correlation: r.Correlation, Causation: r.Cause, At: now,
@@ -19,6 +19,7 @@ func (r *Row) lost(now time.Time) neuron.Delivery {
 
 type losing struct {
 	Request ident.ID `json:"request"`
+	Ask     ident.ID `json:"ask"`
 }
 
 // Conclude is the handler of LostAlias, the same for every kind: it records that the request failed and that nobody knows how far
@@ -32,7 +33,7 @@ func Conclude(t *neuron.Turn) error {
 	switch {
 	case err != nil:
 		return err
-	case !found, r.Caller != t.Self(), r.State == Left, r.Deadline.After(t.Now()):
+	case !found, r.Caller != t.Self(), r.State == Left, r.Ask != msg.Ask:
 		return nil
 	}
 	t.Anyway(ended(t, &r, FailedAlias, Unknown))

@@ -44,7 +44,7 @@ func (e *Engine) wakeCaller(d *neuron.Delivery) {
 // attempt bounds an attempt, and that of a request by the time its caller waits.
 func (e *Engine) attempt(ctx context.Context, j *job) (context.Context, context.CancelFunc) {
 	d := e.limits.AttemptTime
-	if r := j.d.Request; r != nil {
+	if r := j.d.Request; r != nil && !r.Dispose {
 		d = min(d, r.Until.Sub(e.now()))
 	}
 	return context.WithTimeout(ctx, d)
@@ -64,10 +64,16 @@ func (d desk) Query(ctx context.Context, sql string, args []any, row func(scan f
 	return d.store.Query(ctx, sql, args, row)
 }
 
-func (d desk) TriedAgain(delivery ident.ID) bool {
+func (d desk) TriedAgain(ctx context.Context, delivery ident.ID) (bool, error) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.drain.holds(delivery)
+	_, accepted := d.accepts[delivery]
+	known, alone := accepted || d.drain.holds(delivery), d.held == allPlaces
+	d.mu.Unlock()
+	if known || alone {
+		return known, nil
+	}
+	rows, err := d.store.OutboxRows(ctx, []ident.ID{delivery})
+	return len(rows) > 0, err
 }
 
 func (d desk) Record(rec *neuron.Record) error {

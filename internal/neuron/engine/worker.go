@@ -155,7 +155,7 @@ func (e *Engine) handler(d *neuron.Delivery) func(*neuron.Turn) error {
 	return nil
 }
 
-// run calls a handler and turns its panic into an error.
+// run calls a handler, and what is to be called at its end, and turns a panic into an error.
 func (e *Engine) run(handler func(*neuron.Turn) error, t *neuron.Turn) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -164,7 +164,11 @@ func (e *Engine) run(handler func(*neuron.Turn) error, t *neuron.Turn) (err erro
 			err = fmt.Errorf("handler of %s panicked: %v", d.Alias, v)
 		}
 	}()
-	return handler(t)
+	err = handler(t)
+	if refusal := (*neuron.Refusal)(nil); err == nil || errors.As(err, &refusal) {
+		t.End()
+	}
+	return err
 }
 
 // fill reads what of the job is not in memory: its outbox row, its content. found is false when the row has gone.
