@@ -1,0 +1,59 @@
+package faults
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A backup to a full disk is no backup: one line that says what to do, nothing is left on the disk, and the store is as it
+// was; with room the same command works.
+func TestBackupToAFullDisk(t *testing.T) { // I-15
+	p := newPlace(t)
+	disk := filepath.Join(filepath.Dir(p.home.Dir()), "backups")
+	do := p.elsewhere(fmt.Sprintf("mkdir -m 700 %[1]s\nmount -t tmpfs -o size=512k,mode=0700 none %[1]s", disk))
+	p.run("py", "-c", "x = 41").ends(0)
+	file := filepath.Join(disk, "b")
+	// Full while the rows are written, and full before the first.
+	for _, room := range []string{"256k", "4k"} {
+		do(fmt.Sprintf("dd if=/dev/zero bs=1k 2>/dev/null > %[1]s/ballast || true\ntruncate -s -%[2]s %[1]s/ballast", disk, room))
+		p.run("backup", file).ends(1).says(`cannot back up: the disk is full: .*; make room, and run it again`)
+		do(fmt.Sprintf(`test "$(ls %s)" = ballast`, disk))
+	}
+	do("rm " + disk + "/ballast && mount -o remount,size=64m " + disk)
+	p.run("backup", file).ends(0).tells("wrote " + file + " (")
+	p.run("backup", file).ends(77).says(".* exists already; name another file, or remove it")
+	p.run("py", "-c", "x + 1").ends(0).prints("42\n")
+	p.run("restore", "--replace", file).ends(73).says(".* holds it .*")
+	p.run("stop", "--kernels").ends(0)
+	// A home on a disk that has no room for the restored store keeps its old one.
+	p.run("restore", file).ends(77).says(".*; with --replace the backup takes its place")
+	p.run("restore", "--replace", file).ends(0).tells("is kept as " + p.home.Database() + ".replaced-")
+	p.run("py", "-c", "x").ends(1)
+	p.run("stop", "--kernels").ends(0)
+}
+
+// A home on a full disk keeps its store when a backup is restored into it.
+func TestRestoreOnAFullDisk(t *testing.T) { // I-15
+	p := newPlace(t)
+	do := p.elsewhere(p.small() + fmt.Sprintf("\nmkdir -m 700 %s", p.home.Dir()+".b"))
+	p.run("py", "-c", "x = 41; print('a line of output\\n' * 20000)").ends(0)
+	file := filepath.Join(p.home.Dir()+".b", "b")
+	p.run("backup", file).ends(0)
+	p.run("stop").ends(0)
+	do(p.fill())
+	do(fmt.Sprintf("truncate -s -270k %s", p.ballast()))
+	p.run("restore", "--replace", file).ends(1).says(".*; make room, and run it again")
+	do("rm " + p.ballast())
+	p.run("py", "-c", "x + 1").ends(0).prints("42\n")
+	p.run("stop", "--kernels").ends(0)
+}
+
+// tells checks a part of what was printed.
+func (r result) tells(part string) {
+	r.t.Helper()
+	if !strings.Contains(r.out, part) {
+		r.t.Errorf("%s: it printed %.2000q, and not %q", r.line, r.out, part)
+	}
+}
