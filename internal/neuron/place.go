@@ -4,6 +4,8 @@ import (
 	"hash/fnv"
 	"iter"
 	"math/bits"
+
+	"soma/ident"
 )
 
 // Places is the number of places over which neurons are spread: the unit of ownership between daemons.
@@ -125,6 +127,13 @@ func (e *Epochs) Held() PlaceSet {
 
 // Has reports whether the place is held. A nil Epochs holds none.
 func (e *Epochs) Has(p Place) bool { return e != nil && e[p] != 0 }
+
+// Hint tells the node that holds a place that something was committed there for it: an outbox row, or the end of what a
+// request asked for.
+type Hint struct {
+	ID    ident.ID
+	Place Place
+}
 
 // Taken is how a node came by a place.
 type Taken struct {

@@ -17,7 +17,7 @@ import (
 )
 
 // node starts an engine that holds the places of the given neurons. What it commits for others is told to hint.
-func node(t *testing.T, b *base, name string, hint func([]ident.ID), k *neuron.Kind, keys ...string) *world {
+func node(t *testing.T, b *base, name string, hint func([]neuron.Hint), k *neuron.Kind, keys ...string) *world {
 	t.Helper()
 	e, err := engine.New(engine.Options{Store: b.store, Kinds: []*neuron.Kind{k}, Types: types, Limits: quick(), Node: name, Elsewhere: hint})
 	if err != nil {
@@ -44,13 +44,19 @@ func shared() *base {
 }
 
 // post carries hints from one node to the other.
-func post(t *testing.T, ctx context.Context, ids <-chan []ident.ID, to func() *world) {
+func post(t *testing.T, ctx context.Context, hints <-chan []neuron.Hint, to func() *world) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case some := <-ids:
-			if err := to().Wake(ctx, some); err != nil && !errors.Is(err, neuron.ErrStopped) && ctx.Err() == nil {
+		case some := <-hints:
+			var ids []ident.ID
+			for _, h := range some {
+				if ids = append(ids, h.ID); !to().Holding().Has(h.Place) {
+					t.Errorf("a hint for place %d, which is elsewhere", h.Place)
+				}
+			}
+			if err := to().Wake(ctx, ids); err != nil && !errors.Is(err, neuron.ErrStopped) && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
@@ -64,7 +70,7 @@ func TestCallsBetweenNodes(t *testing.T) {
 		t.Run(fmt.Sprint("hints ", hints), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := shared()
-				toB, toA := make(chan []ident.ID, 100), make(chan []ident.ID, 100)
+				toB, toA := make(chan []neuron.Hint, 100), make(chan []neuron.Hint, 100)
 				k := kind(func(turn *neuron.Turn, n note) error {
 					for range 3 {
 						got, err := call.Do(turn, echo, id("b"), n)
@@ -75,8 +81,8 @@ func TestCallsBetweenNodes(t *testing.T) {
 					return nil
 				})
 				call.Serve(k, echo, func(turn *neuron.Turn, n note) (note, error) { return note{Text: "back"}, nil })
-				a := node(t, b, "A", func(ids []ident.ID) { toB <- ids }, k, "a")
-				c := node(t, b, "B", func(ids []ident.ID) { toA <- ids }, k, "b")
+				a := node(t, b, "A", func(hints []neuron.Hint) { toB <- hints }, k, "a")
+				c := node(t, b, "B", func(hints []neuron.Hint) { toA <- hints }, k, "b")
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if hints {
@@ -113,7 +119,7 @@ func TestCallsBetweenNodes(t *testing.T) {
 func TestCycleBetweenNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := shared()
-		toB, toA := make(chan []ident.ID, 100), make(chan []ident.ID, 100)
+		toB, toA := make(chan []neuron.Hint, 100), make(chan []neuron.Hint, 100)
 		var seen counter
 		k := kind(func(turn *neuron.Turn, n note) error {
 			other := strings.Map(func(r rune) rune { return 'a' + 'b' - r }, turn.Self().Key)
@@ -129,8 +135,8 @@ func TestCycleBetweenNodes(t *testing.T) {
 			turn.Write(put{turn.Self().Key, ""})
 			return n, nil
 		})
-		a := node(t, b, "A", func(ids []ident.ID) { toB <- ids }, k, "a")
-		c := node(t, b, "B", func(ids []ident.ID) { toA <- ids }, k, "b")
+		a := node(t, b, "A", func(hints []neuron.Hint) { toB <- hints }, k, "a")
+		c := node(t, b, "B", func(hints []neuron.Hint) { toA <- hints }, k, "b")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		// Both have asked before either hears of it.

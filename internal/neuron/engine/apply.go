@@ -137,7 +137,7 @@ func (e *Engine) handOver(s *staged) {
 		case e.loading.Has(row.Place):
 			e.late = append(e.late, row.ID)
 		default:
-			e.away = append(e.away, row.ID)
+			e.away = append(e.away, neuron.Hint{ID: row.ID, Place: row.Place})
 		}
 	}
 	if s.a == nil {

@@ -36,8 +36,8 @@ func (e *Engine) wakeCaller(d *neuron.Delivery) {
 	if d.Request == nil || e.wake(d.Request.ID) || d.Caller.IsZero() {
 		return
 	}
-	if !e.held.Has(e.placeOf(d.Caller)) {
-		e.away = append(e.away, d.Request.ID)
+	if p := e.placeOf(d.Caller); !e.held.Has(p) {
+		e.away = append(e.away, neuron.Hint{ID: d.Request.ID, Place: p})
 	}
 }
 

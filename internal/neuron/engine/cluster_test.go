@@ -70,10 +70,12 @@ func (c *cluster) join(t testing.TB, name string, o engine.Options) *member {
 	m.wire.Store = o.Store
 	o.Store, o.Node = m.wire, name
 	o.Fatal = func(err error) { m.fatal <- err }
-	o.Elsewhere = func(ids []ident.ID) {
+	o.Elsewhere = func(hints []neuron.Hint) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.hints = append(c.hints, ids...)
+		for _, h := range hints {
+			c.hints = append(c.hints, h.ID)
+		}
 	}
 	m.Engine = start(t, &base{store: o.Store}, o)
 	c.nodes = append(c.nodes, m)

@@ -36,7 +36,7 @@ type Options struct {
 	Busy func(neuron.Place) bool
 	// Elsewhere is told of committed outbox rows whose places this node does not hold, after their commit: hints for the
 	// nodes that do. It must not block nor call the engine.
-	Elsewhere func(ids []ident.ID)
+	Elsewhere func([]neuron.Hint)
 	// Leased says that this node may still believe that it holds its places; nil: it may for ever. Once it says no, nothing
 	// is taken and nothing is answered from memory: the error is neuron.ErrFenced.
 	Leased func() bool
@@ -85,7 +85,7 @@ type Engine struct {
 	fence                atomic.Pointer[neuron.Fence]
 	keys                 keys
 	busy                 func(neuron.Place) bool
-	elsewhere            func([]ident.ID)
+	elsewhere            func([]neuron.Hint)
 	leased               func() bool
 	kick                 chan struct{} // capacity 1: the clock looks again
 	ending               chan struct{} // closed when the engine begins to stop
@@ -103,7 +103,7 @@ type Engine struct {
 	held     neuron.PlaceSet
 	loading  neuron.PlaceSet // places that are being gained
 	late     []ident.ID      // rows that were committed here for loading places
-	away     []ident.ID      // rows of other nodes' places, for Options.Elsewhere
+	away     []neuron.Hint   // rows of other nodes' places, for Options.Elsewhere
 	failed   error           // why nothing can be committed any more
 	runnable sync.Cond
 	runq     fifo.Queue[*activation]

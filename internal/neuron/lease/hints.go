@@ -11,17 +11,17 @@ import (
 	"soma/internal/neuron"
 )
 
-// hints are ids that wait for a goroutine.
+// hints wait for a goroutine.
 type hints struct {
 	came chan struct{} // capacity 1
 
-	mu  sync.Mutex
-	ids []ident.ID
+	mu   sync.Mutex
+	list []neuron.Hint
 }
 
-func (h *hints) add(ids []ident.ID) {
+func (h *hints) add(list []neuron.Hint) {
 	h.mu.Lock()
-	h.ids = append(h.ids, ids[:min(len(ids), maxHints-len(h.ids))]...)
+	h.list = append(h.list, list[:min(len(list), maxHints-len(h.list))]...)
 	h.mu.Unlock()
 	select {
 	case h.came <- struct{}{}:
@@ -29,35 +29,37 @@ func (h *hints) add(ids []ident.ID) {
 	}
 }
 
-func (h *hints) take() []ident.ID {
+func (h *hints) take() []neuron.Hint {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ids := h.ids
-	h.ids = nil
-	return ids
+	list := h.list
+	h.list = nil
+	return list
 }
 
-// noID stands among announced ids for places that have become free.
-var noID ident.ID
+// free stands among hints for places that have become free.
+var free neuron.Hint
 
 // tellFreed lets the other nodes look at once. Whom it does not reach finds the places at its next beat.
 func (k *Keeper) tellFreed(ctx context.Context) {
-	if err := k.store.Announce(ctx, []ident.ID{noID}); err != nil && ctx.Err() == nil {
+	if err := k.store.Announce(ctx, []neuron.Hint{free}); err != nil && ctx.Err() == nil {
 		k.log.Warn("cannot tell of free places", "error", err)
 	}
 }
 
-// hear takes what another node announces.
-func (k *Keeper) hear(ids []ident.ID) {
-	if i := slices.Index(ids, noID); i >= 0 {
-		ids = slices.Delete(ids, i, i+1)
+// hear takes what another node announces. Hints for places that this node neither holds nor is gaining end here: they cost no
+// look into the store. Who gains such a place later finds the row as it reads the place.
+func (k *Keeper) hear(owner Owner, list []neuron.Hint) {
+	if slices.Contains(list, free) {
 		select {
 		case k.freed <- struct{}{}:
 		default:
 		}
 	}
-	if len(ids) > 0 {
-		k.in.add(ids)
+	places := owner.Fence().Places
+	list = slices.DeleteFunc(list, func(h neuron.Hint) bool { return h == free || !places.Has(h.Place) })
+	if len(list) > 0 {
+		k.in.add(list)
 	}
 }
 
@@ -69,10 +71,10 @@ func (k *Keeper) announceLoop(ctx context.Context, _ Owner) error {
 			return nil
 		case <-k.out.came:
 		}
-		if ids := k.out.take(); len(ids) > 0 {
+		if list := k.out.take(); len(list) > 0 {
 			bounded, cancel := context.WithTimeout(ctx, k.lease)
-			if err := k.store.Announce(bounded, ids); err != nil && ctx.Err() == nil {
-				k.log.Warn("cannot announce deliveries", "deliveries", len(ids), "error", err)
+			if err := k.store.Announce(bounded, list); err != nil && ctx.Err() == nil {
+				k.log.Warn("cannot announce deliveries", "deliveries", len(list), "error", err)
 			}
 			cancel()
 		}
@@ -80,9 +82,9 @@ func (k *Keeper) announceLoop(ctx context.Context, _ Owner) error {
 }
 
 // listenLoop hears what other nodes announce, and listens again when the connection breaks.
-func (k *Keeper) listenLoop(ctx context.Context, _ Owner) error {
+func (k *Keeper) listenLoop(ctx context.Context, owner Owner) error {
 	for {
-		err := k.store.Listen(ctx, k.hear)
+		err := k.store.Listen(ctx, func(list []neuron.Hint) { k.hear(owner, list) })
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -107,7 +109,12 @@ func (k *Keeper) wakeLoop(ctx context.Context, owner Owner) error {
 		case <-ctx.Done():
 			return nil
 		case <-k.in.came:
-			err = owner.Wake(ctx, k.in.take())
+			list := k.in.take()
+			ids := make([]ident.ID, len(list))
+			for i, h := range list {
+				ids[i] = h.ID
+			}
+			err = owner.Wake(ctx, ids)
 		case <-ticker.C:
 			err = owner.Sweep(ctx)
 		}

@@ -39,7 +39,7 @@ type Options struct {
 	Log   *slog.Logger
 }
 
-// maxHints bounds the ids that wait to be announced or taken in; more are left to the sweep.
+// maxHints bounds the hints that wait to be announced or taken in; more are left to the sweep.
 const maxHints = 8192
 
 // ErrLapsed is why places are lost when no beat came through in time. It wraps neuron.ErrFenced.
@@ -100,7 +100,7 @@ func (k *Keeper) Since() time.Duration {
 }
 
 // Elsewhere takes hints for other nodes. It does not block; what it has no room for is left to their sweeps.
-func (k *Keeper) Elsewhere(ids []ident.ID) { k.out.add(ids) }
+func (k *Keeper) Elsewhere(hints []neuron.Hint) { k.out.add(hints) }
 
 // Run beats and moves places until ctx ends or the places are lost, which the owner hears first; then it returns why. It does
 // not give the places back: see Leave.

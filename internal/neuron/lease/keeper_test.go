@@ -428,30 +428,38 @@ func TestFreeingFails(t *testing.T) {
 	})
 }
 
-// N-36: hints reach the other nodes and not their sender, and a sweep comes whether or not there are any.
+// N-36: hints reach the nodes that hold their places and neither others nor their sender, and a sweep comes whether or not
+// there are any.
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := shared()
-		a, b := start(t, s, "a", nil), start(t, s, "b", nil)
-		synctest.Wait()
+		a, b, c := start(t, s, "a", nil), start(t, s, "b", nil), start(t, s, "c", nil)
+		pass(term - time.Second) // each has its share; their sweeps are at 5 s and 10 s
+		var hints []neuron.Hint
 		var ids []ident.ID
-		for range 3 {
-			ids = append(ids, ident.New(time.Now()))
+		for p := range neuron.AllPlaces().All() {
+			h := neuron.Hint{ID: ident.New(time.Now()), Place: p}
+			hints = append(hints, h)
+			if b.held().Has(p) {
+				ids = append(ids, h.ID)
+			}
 		}
-		a.Elsewhere(ids[:1])
-		a.Elsewhere(ids[1:])
+		a.Elsewhere(hints[:1])
+		a.Elsewhere(hints[1:])
 		synctest.Wait()
 		b.mu.Lock()
-		if !slices.Equal(b.woken, ids) || b.sweeps != 0 {
-			t.Errorf("b heard %v and swept %d times", b.woken, b.sweeps)
+		if !slices.Equal(b.woken, ids) || len(ids) == 0 || b.sweeps != 2 {
+			t.Errorf("b heard %d of %d ids and swept %d times", len(b.woken), len(ids), b.sweeps)
 		}
 		b.mu.Unlock()
-		pass(term + time.Second)
+		pass(2 * time.Second)
 		a.mu.Lock()
-		if len(a.woken) != 0 || a.sweeps != 3 {
-			t.Errorf("a heard %v and swept %d times", a.woken, a.sweeps)
+		c.mu.Lock()
+		if len(a.woken) != 0 || a.sweeps != 3 || len(c.woken) != c.fence.Places.Held().Len() {
+			t.Errorf("a heard %v and swept %d times, c heard %d", a.woken, a.sweeps, len(c.woken))
 		}
+		c.mu.Unlock()
 		a.mu.Unlock()
-		_, _ = a.quit(), b.quit()
+		_, _, _ = a.quit(), b.quit(), c.quit()
 	})
 }

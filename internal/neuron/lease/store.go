@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"soma/ident"
 	"soma/internal/neuron"
 )
 
@@ -52,9 +51,9 @@ type Store interface {
 	Give(ctx context.Context, fence neuron.Fence, places neuron.PlaceSet) error
 	// Leave does Give for all places and ends the node's beat, so that nobody waits for its lease to lapse.
 	Leave(ctx context.Context, fence neuron.Fence) error
-	// Announce tells the other nodes that outbox rows of their places have been committed, by the zero id that places have
-	// become free. It is a hint and may be lost.
-	Announce(ctx context.Context, ids []ident.ID) error
-	// Listen calls fn with the ids that others announce, until ctx ends or the connection breaks.
-	Listen(ctx context.Context, fn func(ids []ident.ID)) error
+	// Announce tells the other nodes what has been committed for places that they hold, by the zero hint that places have
+	// become free. It may be lost.
+	Announce(ctx context.Context, hints []neuron.Hint) error
+	// Listen calls fn with what others announce, for whichever place, until ctx ends or the connection breaks.
+	Listen(ctx context.Context, fn func([]neuron.Hint)) error
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"soma/ident"
 	"soma/internal/neuron"
 	"soma/internal/neuron/lease"
 )
@@ -92,20 +91,20 @@ func (l *Leases) Leave(ctx context.Context, fence neuron.Fence) error {
 }
 
 // Announce calls the listeners of the other nodes.
-func (l *Leases) Announce(_ context.Context, ids []ident.ID) error {
+func (l *Leases) Announce(_ context.Context, hints []neuron.Hint) error {
 	s := l.Store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other, fn := range s.listeners {
 		if other != l {
-			fn(ids)
+			fn(slices.Clone(hints))
 		}
 	}
 	return nil
 }
 
 // Listen hears until ctx ends.
-func (l *Leases) Listen(ctx context.Context, fn func([]ident.ID)) error {
+func (l *Leases) Listen(ctx context.Context, fn func([]neuron.Hint)) error {
 	s := l.Store
 	s.mu.Lock()
 	s.listeners[l] = fn

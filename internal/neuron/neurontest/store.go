@@ -33,7 +33,7 @@ type Store struct {
 	node       string            // of the newest claim
 	lives      map[string]uint64 // epoch of each node's newest claim
 	nodes      map[string]lease.Node
-	listeners  map[*Leases]func([]ident.ID)
+	listeners  map[*Leases]func([]neuron.Hint)
 	places     [neuron.Places]holding
 	reserved   int64
 	pos        int64
@@ -72,7 +72,7 @@ func New(limits neuron.Limits) *Store {
 	return &Store{
 		limits: limits, neurons: map[neuron.ID]*row{}, keys: map[int64]*row{}, turns: map[ident.ID]int64{},
 		outbox: map[ident.ID]neuron.OutboxRow{}, executions: map[ident.ID]execution{}, lives: map[string]uint64{},
-		nodes: map[string]lease.Node{}, listeners: map[*Leases]func([]ident.ID){},
+		nodes: map[string]lease.Node{}, listeners: map[*Leases]func([]neuron.Hint){},
 		dead: map[ident.ID]neuron.DeadLetter{}, contents: map[ident.ID][]byte{}, numbers: map[[2]string]uint64{},
 		table: Table{rows: map[string]string{}}, tables: tables{},
 	}

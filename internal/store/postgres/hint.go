@@ -5,11 +5,13 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"soma/ident"
+	"soma/internal/neuron"
 )
 
 const (
@@ -26,11 +28,11 @@ func newTag() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Announce tells the other nodes of outbox rows, after their commit: within it a notification would cost most of the
+// Announce tells the other nodes of what was committed for them, after the commit: within it a notification would cost most of the
 // throughput, for the server sends them one transaction at a time.
-func (s *Store) Announce(ctx context.Context, ids []ident.ID) error {
+func (s *Store) Announce(ctx context.Context, hints []neuron.Hint) error {
 	err := s.hints.use(ctx, func(c *session) error {
-		for _, text := range messages(s.tag, ids) {
+		for _, text := range messages(s.tag, hints) {
 			if _, err := c.exec(ctx, "select pg_notify('"+channel+"', $1)", text); err != nil {
 				return err
 			}
@@ -43,12 +45,23 @@ func (s *Store) Announce(ctx context.Context, ids []ident.ID) error {
 	return nil
 }
 
-// messages are the tag and the ids, as many as one notification holds.
-func messages(tag string, ids []ident.ID) []string {
+// hint reads place:id.
+func hint(word string) (neuron.Hint, error) {
+	place, text, _ := strings.Cut(word, ":")
+	p, err := strconv.ParseUint(place, 10, 8)
+	if err != nil {
+		return neuron.Hint{}, err
+	}
+	id, err := ident.Parse(text)
+	return neuron.Hint{ID: id, Place: neuron.Place(p)}, err
+}
+
+// messages are the tag and the hints, place:id, as many as one notification holds.
+func messages(tag string, hints []neuron.Hint) []string {
 	var out []string
 	var b strings.Builder
-	for _, id := range ids {
-		text := " " + id.String()
+	for _, h := range hints {
+		text := " " + strconv.Itoa(int(h.Place)) + ":" + h.ID.String()
 		if b.Len() > 0 && b.Len()+len(text) > hintBytes {
 			out = append(out, b.String())
 			b.Reset()
@@ -64,22 +77,22 @@ func messages(tag string, ids []ident.ID) []string {
 	return out
 }
 
-// Listen calls fn with the ids that other stores announce, on a connection of its own, until ctx ends or that breaks. What is
+// Listen calls fn with what other stores announce, on a connection of its own, until ctx ends or that breaks. What is
 // announced meanwhile is lost to this node.
-func (s *Store) Listen(ctx context.Context, fn func(ids []ident.ID)) error {
+func (s *Store) Listen(ctx context.Context, fn func([]neuron.Hint)) error {
 	config := s.listener.Copy()
 	config.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
 		words := strings.Fields(n.Payload)
 		if len(words) < 2 || words[0] == s.tag {
 			return
 		}
-		ids := make([]ident.ID, 0, len(words)-1)
+		hints := make([]neuron.Hint, 0, len(words)-1)
 		for _, w := range words[1:] {
-			if id, err := ident.Parse(w); err == nil { // what is no id is of nobody here
-				ids = append(ids, id)
+			if h, err := hint(w); err == nil { // what is no hint is of nobody here
+				hints = append(hints, h)
 			}
 		}
-		fn(ids)
+		fn(hints)
 	}
 	c, err := pgconn.ConnectConfig(ctx, config)
 	if err != nil {

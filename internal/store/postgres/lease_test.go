@@ -291,31 +291,31 @@ func TestHints(t *testing.T) {
 	// N-36
 	a, b := pair(t, Options{})
 	ctx, cancel := context.WithCancel(t.Context())
-	heard, own := make(chan []ident.ID, 100), make(chan []ident.ID, 100)
+	heard, own := make(chan []neuron.Hint, 100), make(chan []neuron.Hint, 100)
 	ended := make(chan error, 2)
-	go func() { ended <- b.Listen(ctx, func(ids []ident.ID) { heard <- ids }) }()
-	go func() { ended <- a.Listen(ctx, func(ids []ident.ID) { own <- ids }) }()
+	go func() { ended <- b.Listen(ctx, func(hints []neuron.Hint) { heard <- hints }) }()
+	go func() { ended <- a.Listen(ctx, func(hints []neuron.Hint) { own <- hints }) }()
 	for number(t, a, "select count(*) from pg_stat_activity where datname = current_database() and state = 'idle' and query = 'listen "+channel+"'") < 2 {
 	}
-	var want []ident.ID
+	var want []neuron.Hint
 	for i := range 1000 {
-		want = append(want, ident.Named("hint", fmt.Sprint(i)))
+		want = append(want, neuron.Hint{ID: ident.Named("hint", fmt.Sprint(i)), Place: neuron.Place(i)})
 	}
 	if err := a.Announce(t.Context(), want); err != nil {
 		t.Fatal(err)
 	}
-	var got []ident.ID
+	var got []neuron.Hint
 	for pieces := 0; len(got) < len(want); pieces++ {
 		got = append(got, <-heard...)
 	}
 	if !slices.Equal(got, want) {
-		t.Error("other ids were heard than announced")
+		t.Error("other hints were heard than announced")
 	}
 	if err := b.Announce(t.Context(), want[:1]); err != nil {
 		t.Fatal(err)
 	}
-	if ids := <-own; !slices.Equal(ids, want[:1]) {
-		t.Errorf("the first store heard %d ids, its own among them", len(ids))
+	if hints := <-own; !slices.Equal(hints, want[:1]) {
+		t.Errorf("the first store heard %d hints, its own among them", len(hints))
 	}
 	cancel()
 	for range 2 {

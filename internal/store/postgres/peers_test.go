@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"soma/ident"
+	"soma/internal/neuron"
 )
 
 // M-12: all nodes of a database have one secret, made once, however many open it at the same moment.
@@ -43,13 +43,13 @@ func TestPeerSecret(t *testing.T) {
 	}
 }
 
-// N-36: the zero id, which says that places are free, reaches the other nodes like every other one.
-func TestZeroIDIsAnnounced(t *testing.T) {
-	words := messages("tag", []ident.ID{{}})
+// N-36: the zero hint, which says that places are free, reaches the other nodes like every other one.
+func TestZeroHintIsAnnounced(t *testing.T) {
+	words := messages("tag", []neuron.Hint{{}})
 	if len(words) != 1 {
 		t.Fatalf("%q", words)
 	}
-	if id, err := ident.Parse(words[0][len("tag "):]); err != nil || !id.IsZero() {
-		t.Errorf("%q is read as %v, %v", words[0], id, err)
+	if h, err := hint(words[0][len("tag "):]); err != nil || h != (neuron.Hint{}) {
+		t.Errorf("%q is read as %v, %v", words[0], h, err)
 	}
 }
