@@ -6,6 +6,8 @@ VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo unkn
 KILLS ?= 200
 WHAT ?= kills
 FOR ?= 5m
+ENGINE ?= sqlite
+DAEMONS ?= 1
 FUZZTIME ?= 10s
 
 help: ## print the targets
@@ -33,8 +35,8 @@ lint: ## vet and staticcheck
 bench: ## the figures, one JSON line each
 	@go run ./bench
 
-soak: ## random kills of daemon and python kernels: make soak KILLS=200; or the size of the store: make soak WHAT=size FOR=5m
-	go run ./tests/soak -what $(WHAT) -kills $(KILLS) -for $(FOR)
+soak: ## random kills: make soak KILLS=200, or ENGINE=postgres DAEMONS=3 FOR=5m; or the size of the store: WHAT=size FOR=5m
+	go run ./tests/soak -what $(WHAT) -kills $(KILLS) -for $(FOR) -engine $(ENGINE) -daemons $(DAEMONS)
 
 verify: ## every row marked done in docs/spec names a test that carries it
 	go run ./internal/specrows verify

@@ -2,24 +2,38 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"soma/internal/chaos"
+	"soma/internal/store/postgres/postgrestest"
 )
 
+// settings are what the command line says.
+type settings struct {
+	kills, agents, daemons int
+	seed                   uint64
+	engine                 string
+	length                 time.Duration
+	cuts                   bool
+}
+
 func main() {
-	kills := flag.Int("kills", 200, "kills of daemon and python kernels")
-	agents := flag.Int("agents", 4, "agents that work at once")
-	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of the random kills")
-	what := flag.String("what", "kills", "kills: of daemon and python kernels; size: whether the store stops growing under constant work")
-	length := flag.Duration("for", 5*time.Minute, "how long the size is watched")
+	var s settings
+	flag.IntVar(&s.kills, "kills", 200, "kills of daemons and python kernels; 0: as many as fit into -for")
+	flag.IntVar(&s.agents, "agents", 4, "agents that work at once")
+	flag.IntVar(&s.daemons, "daemons", 1, "daemons that share the store")
+	flag.StringVar(&s.engine, "engine", "sqlite", "sqlite or postgres, whose server is started for it")
+	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "seed of the random kills")
+	flag.DurationVar(&s.length, "for", 5*time.Minute, "how long the size is watched; with -kills 0 or -engine postgres, how long is killed")
+	flag.BoolVar(&s.cuts, "cuts", false, "pauses of daemons and cuts of connections, too; always with -engine postgres")
+	what := flag.String("what", "kills", "kills: of daemons and python kernels; size: whether the store stops growing under constant work")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -27,9 +41,9 @@ func main() {
 	var err error
 	switch *what {
 	case "kills":
-		clean, err = run(ctx, *kills, *agents, *seed)
+		clean, err = kills(ctx, s)
 	case "size":
-		clean, err = sizes(ctx, *length, 4**agents)
+		clean, err = sizes(ctx, s.length, 4*s.agents)
 	default:
 		err = fmt.Errorf("there is no soak %q", *what)
 	}
@@ -42,106 +56,69 @@ func main() {
 	}
 }
 
-// tally is what the soak found.
-type tally struct {
-	daemonKills, kernelKills, finished, cells, unknown, resumed atomic.Int64
+// lease is short, so that many takeovers fit into a soak.
+const lease = 3 * time.Second
 
-	mu            sync.Mutex
-	lost, doubled []string
+// build makes the program in a folder.
+func build(ctx context.Context, dir string) (string, error) {
+	bin := filepath.Join(dir, "soma")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/soma").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("cannot build: %w\n%s", err, out)
+	}
+	return bin, nil
 }
 
-func (t *tally) lose(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lost = append(t.lost, fmt.Sprintf(format, args...))
-}
-
-func (t *tally) double(format string, args ...any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.doubled = append(t.doubled, fmt.Sprintf(format, args...))
-}
-
-func run(ctx context.Context, kills, agents int, seed uint64) (clean bool, err error) {
+// kills runs the chaos and prints its verdict. The folder is kept where something was wrong.
+func kills(ctx context.Context, s settings) (clean bool, err error) {
 	dir, err := os.MkdirTemp("", "soma-soak-")
 	if err != nil {
 		return false, err
 	}
-	keep := true
 	defer func() {
-		if !keep {
-			_ = os.RemoveAll(dir)
+		if clean {
+			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	bin := filepath.Join(dir, "soma")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/soma").CombinedOutput(); err != nil {
-		return false, fmt.Errorf("cannot build: %w\n%s", err, out)
-	}
-	fmt.Printf("soak: %d kills, %d agents, seed %d, home %s\n", kills, agents, seed, filepath.Join(dir, "home"))
-	d, err := newDaemon(bin, filepath.Join(dir, "home"))
+	bin, err := build(ctx, dir)
 	if err != nil {
 		return false, err
 	}
-	defer d.kill()
-	script, err := writeScript(dir)
-	if err != nil {
-		return false, err
+	o := chaos.Options{
+		Program: bin, Dir: dir, Seed: s.seed, Kills: s.kills, Agents: s.agents, Daemons: s.daemons, Environ: os.Environ(), Gentle: !s.cuts,
 	}
-	t := &tally{}
-	working, enough := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	for i := range agents {
-		wg.Go(func() {
-			for n := 0; working.Err() == nil; n++ {
-				// A session that was begun is followed to its end, also when the kills are over.
-				work(ctx, d, t, script, filepath.Join(dir, fmt.Sprintf("work-%d-%d", i, n)))
-			}
-		})
+	if s.kills == 0 {
+		o.For = s.length
 	}
-	err = killAtRandom(ctx, d, t, kills, rand.New(rand.NewPCG(seed, seed)))
-	enough()
-	wg.Wait()
-	if err != nil {
-		return false, err
-	}
-	left, err := d.stop(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, s := range append(t.lost, t.doubled...) {
-		fmt.Println("soak:", s)
-	}
-	fmt.Printf("soak: kills %d (daemon %d, python kernels %d), sessions %d, cells %d, results unknown %d, crash loops resumed %d\n",
-		t.daemonKills.Load()+t.kernelKills.Load(), t.daemonKills.Load(), t.kernelKills.Load(), t.finished.Load(), t.cells.Load(), t.unknown.Load(), t.resumed.Load())
-	fmt.Printf("soak: lost %d, doubled %d, left over %d\n", len(t.lost), len(t.doubled), len(left))
-	clean = len(t.lost)+len(t.doubled)+len(left) == 0 && t.finished.Load() > 0
-	keep = !clean
-	return clean, nil
-}
-
-// killAtRandom kills the daemon three times out of four, else one of its python kernels, and starts the daemon again.
-func killAtRandom(ctx context.Context, d *daemon, t *tally, kills int, r *rand.Rand) error {
-	for n := 0; n < kills; {
-		select {
-		case <-time.After(time.Duration(50+r.IntN(700)) * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	if s.engine == "postgres" {
+		o.For, o.Kills, o.Lease, o.Gentle = s.length, 0, lease, false
+		server, err := postgrestest.Start(ctx, os.TempDir())
+		if err != nil {
+			return false, err
 		}
-		if r.IntN(4) == 0 {
-			if !d.killKernel(ctx, r) {
-				continue
-			}
-			t.kernelKills.Add(1)
-		} else {
-			d.kill()
-			t.daemonKills.Add(1)
-			if err := d.start(); err != nil {
-				return err
-			}
+		defer func() { err = errors.Join(err, server.Stop()) }()
+		name, err := server.Create(ctx, "")
+		if err != nil {
+			return false, err
 		}
-		if n++; n%20 == 0 {
-			fmt.Printf("soak: %d kills, %d sessions, %d cells\n", n, t.finished.Load(), t.cells.Load())
+		o.Store = server.DSN(name)
+	}
+	fmt.Printf("soak: %s, %d daemons, %d agents, seed %d, folder %s\n", s.engine, s.daemons, s.agents, s.seed, dir)
+	var last int64
+	o.Progress = func(p chaos.Progress) {
+		if p.Kills-last >= 20 {
+			last = p.Kills
+			fmt.Printf("soak: %d kills, %d sessions, %d cells\n", p.Kills, p.Sessions, p.Cells)
 		}
 	}
-	return nil
+	v, err := chaos.Run(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	for _, text := range append(append(v.Lost, v.Doubled...), v.Left...) {
+		fmt.Println("soak:", text)
+	}
+	fmt.Printf("soak: kills %d (daemon %d, python kernels %d), pauses %d, cuts %d, sessions %d, cells %d, results unknown %d, crash loops resumed %d, slowest recovery %d ms\n",
+		v.DaemonKills+v.KernelKills, v.DaemonKills, v.KernelKills, v.Pauses, v.Cuts, v.Sessions, v.Cells, v.Unknown, v.Resumed, v.SlowestMS)
+	fmt.Printf("soak: lost %d, doubled %d, left over %d\n", len(v.Lost), len(v.Doubled), len(v.Left))
+	return v.Passed, nil
 }

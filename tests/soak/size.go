@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"soma/ident"
+	"soma/internal/chaos"
 	"soma/wire"
 )
 
@@ -43,22 +43,23 @@ func sizes(ctx context.Context, length time.Duration, agents int) (clean bool, e
 		return false, err
 	}
 	defer os.RemoveAll(dir)
-	bin := filepath.Join(dir, "soma")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "./cmd/soma").CombinedOutput(); err != nil {
-		return false, fmt.Errorf("cannot build: %w\n%s", err, out)
-	}
-	d, err := newDaemon(bin, filepath.Join(dir, "home"), "SOMA_RETENTION="+keepFor.String(), "SOMA_MAX_CONCURRENT=64", "SOMA_LOG_LEVEL=warn")
+	bin, err := build(ctx, dir)
 	if err != nil {
 		return false, err
 	}
-	defer d.kill()
+	d, err := chaos.Start(bin, filepath.Join(dir, "home"), os.Environ(),
+		[]string{"SOMA_RETENTION=" + keepFor.String(), "SOMA_MAX_CONCURRENT=64", "SOMA_LOG_LEVEL=warn"})
+	if err != nil {
+		return false, err
+	}
+	defer d.Kill()
 	script := filepath.Join(dir, "size.yaml")
 	text := "name: size\nsteps:\n" + strings.Repeat("  - {say: "+strings.Repeat("some words ", 40)+", calls: [{tool: none, arguments: {}}], usage: {input: 500, output: 100}}\n", 8) +
 		"  - {say: " + strings.Repeat("a long answer ", 8000) + ", usage: {input: 900, output: 9000}}\n"
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		return false, err
 	}
-	if err := again(ctx, time.Minute, func(ctx context.Context) error { _, err := d.client.Status(ctx); return err }); err != nil {
+	if err := chaos.Again(ctx, time.Minute, func(ctx context.Context) error { _, err := d.Client.Status(ctx); return err }); err != nil {
 		return false, err
 	}
 	fmt.Printf("soak: %s of constant writing, %d agents, sessions stay for %s\n", length, agents, keepFor)
@@ -88,7 +89,7 @@ func sizes(ctx context.Context, length time.Duration, agents int) (clean bool, e
 		case <-working.Done():
 			continue
 		}
-		st, err := d.client.Status(ctx)
+		st, err := d.Client.Status(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -106,7 +107,7 @@ func sizes(ctx context.Context, length time.Duration, agents int) (clean bool, e
 		return false, err
 	}
 	asked := time.Now()
-	if _, err := d.client.Status(ctx); err != nil {
+	if _, err := d.Client.Status(ctx); err != nil {
 		return false, err
 	}
 	answered := time.Since(asked)
@@ -118,7 +119,7 @@ func sizes(ctx context.Context, length time.Duration, agents int) (clean bool, e
 	fmt.Printf("soak: %d steps, %.0f/s; largest WAL %.1f MB; largest file %.1f MB in the second third, %.1f MB in the last; status in %s\n",
 		total, float64(total)/length.Seconds(), mb(wal), mb(middle), mb(last), answered.Round(100*time.Microsecond))
 	fmt.Printf("soak: an hour like this: WAL %.1f MB, file %.1f MB\n", mb(wal), mb(last)+max(0, mb(last)-mb(middle))*3*(time.Hour-length).Seconds()/length.Seconds())
-	if _, err := d.stop(ctx); err != nil {
+	if _, err := d.Stop(ctx); err != nil {
 		return false, err
 	}
 	clean = total > 0 && failed.Load() == 0 && wal <= maxWAL && float64(last) <= maxGrowth*float64(middle)
@@ -139,17 +140,17 @@ func most(all []sample, of func(sample) int64) int64 {
 }
 
 // talk runs one session to its end.
-func talk(ctx context.Context, d *daemon, script string) error {
+func talk(ctx context.Context, d *chaos.Daemon, script string) error {
 	session := ident.New(time.Now()).String()
-	if _, err := d.client.OpenSession(ctx, session, wire.OpenSession{Workspace: filepath.Dir(script), Model: "script:" + script}); err != nil {
+	if _, err := d.Client.OpenSession(ctx, session, wire.OpenSession{Workspace: filepath.Dir(script), Model: "script:" + script}); err != nil {
 		return err
 	}
-	st, err := d.client.Admit(ctx, session, "in", wire.Input{Text: "talk"})
+	st, err := d.Client.Admit(ctx, session, "in", wire.Input{Text: "talk"})
 	if err != nil {
 		return err
 	}
 	for {
-		p, err := d.client.Wait(ctx, st.PID, 10*time.Second)
+		p, err := d.Client.Wait(ctx, st.PID, 10*time.Second)
 		if err != nil || p.EndedAt != nil {
 			return err
 		}

@@ -1,8 +1,10 @@
-package main
+package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +16,7 @@ import (
 	"soma/wire"
 )
 
-// steps is how many cells one session's script has; sessionTime bounds a session with all its kills.
+// steps is how many cells one session's script has; sessionTime bounds a session with all that happens to it.
 const (
 	steps       = 12
 	sessionTime = 5 * time.Minute
@@ -23,7 +25,7 @@ const (
 // writeScript makes a script whose cells each add one line to a file and take a moment.
 func writeScript(dir string) (string, error) {
 	var b strings.Builder
-	b.WriteString("name: soak\npace: 2ms\nsteps:\n")
+	b.WriteString("name: chaos\npace: 2ms\nsteps:\n")
 	for i := 1; i <= steps; i += 2 {
 		fmt.Fprintf(&b, "  - say: step %d now follows with some words that stream for a while\n    calls:\n", i)
 		for n := i; n < i+2; n++ {
@@ -31,54 +33,76 @@ func writeScript(dir string) (string, error) {
 		}
 	}
 	b.WriteString("  - say: all done\n")
-	path := filepath.Join(dir, "soak.yaml")
+	path := filepath.Join(dir, "chaos.yaml")
 	return path, os.WriteFile(path, []byte(b.String()), 0o600)
 }
 
+// worker runs sessions through one daemon after the other.
+type worker struct {
+	daemons []*Daemon
+	t       *tally
+	script  string
+	at      int // daemon that is asked
+}
+
+// ask makes a request until a daemon has answered it, each time of the next daemon.
+func (w *worker) ask(ctx context.Context, atMost time.Duration, fn func(ctx context.Context, c *client.Client) error) error {
+	return Again(ctx, atMost, func(ctx context.Context) error {
+		err := fn(ctx, w.daemons[w.at].Client)
+		if absent(err) {
+			w.at = (w.at + 1) % len(w.daemons)
+		}
+		return err
+	})
+}
+
 // work runs one session to its end and judges it.
-func work(ctx context.Context, d *daemon, t *tally, script, dir string) {
+func (w *worker) work(ctx context.Context, dir string) {
 	name := filepath.Base(dir)
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.lose("%s: %v", name, err)
+		w.t.lose("%s: %v", name, err)
 		return
 	}
 	session := ident.New(time.Now()).String()
 	var pid uint64
-	err := again(ctx, sessionTime, func(ctx context.Context) error {
-		_, err := d.client.OpenSession(ctx, session, wire.OpenSession{Workspace: dir, Model: "script:" + script})
+	err := w.ask(ctx, sessionTime, func(ctx context.Context, c *client.Client) error {
+		_, err := c.OpenSession(ctx, session, wire.OpenSession{Workspace: dir, Model: "script:" + w.script})
 		return err
 	})
 	if err == nil {
-		err = again(ctx, sessionTime, func(ctx context.Context) error {
-			st, err := d.client.Admit(ctx, session, "in", wire.Input{Text: "work"})
+		w.t.begun.Add(1)
+		err = w.ask(ctx, sessionTime, func(ctx context.Context, c *client.Client) error {
+			st, err := c.Admit(ctx, session, "in", wire.Input{Text: "work"})
 			pid = st.PID
 			return err
 		})
 	}
 	if err == nil {
-		err = waitFor(ctx, d, t, pid)
+		err = w.waitFor(ctx, pid)
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		t.lose("%s: session %s: %v", name, session, err)
+		w.t.lose("%s: session %s: %v", name, session, err)
 		return
 	}
-	if err := judge(ctx, d, t, name, dir, pid); err != nil {
-		t.lose("%s: cannot judge: %v", name, err)
+	if err := w.judge(ctx, name, dir, pid); err != nil && ctx.Err() == nil {
+		w.t.lose("%s: cannot judge: %v", name, err)
 	}
-	t.finished.Add(1)
+	if ctx.Err() == nil {
+		w.t.finished.Add(1)
+	}
 }
 
 // waitFor follows a process to its end. One that crashed three times without progress is blocked on purpose, and resumed.
-func waitFor(ctx context.Context, d *daemon, t *tally, pid uint64) error {
+func (w *worker) waitFor(ctx context.Context, pid uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, sessionTime)
 	defer cancel()
 	for n := 0; ; n++ {
 		var p wire.Process
-		err := again(ctx, sessionTime, func(ctx context.Context) (err error) {
-			p, err = d.client.Wait(ctx, pid, 2*time.Second)
+		err := w.ask(ctx, sessionTime, func(ctx context.Context, c *client.Client) (err error) {
+			p, err = c.Wait(ctx, pid, 2*time.Second)
 			return err
 		})
 		if err != nil {
@@ -91,35 +115,41 @@ func waitFor(ctx context.Context, d *daemon, t *tally, pid uint64) error {
 			return nil
 		}
 		if p.Reason == "crash loop" {
-			err := again(ctx, sessionTime, func(ctx context.Context) error {
-				_, err := d.client.Signal(ctx, pid, fmt.Sprintf("resume-%d", n), wire.Resume)
+			err := w.ask(ctx, sessionTime, func(ctx context.Context, c *client.Client) error {
+				_, err := c.Signal(ctx, pid, fmt.Sprintf("resume-%d", n), wire.Resume)
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			t.resumed.Add(1)
+			w.t.resumed.Add(1)
 		}
 	}
 }
 
 // judge compares the transcript with the file that the cells wrote.
-func judge(ctx context.Context, d *daemon, t *tally, name, dir string, pid uint64) error {
-	history, err := transcript(ctx, d.client, pid)
+func (w *worker) judge(ctx context.Context, name, dir string, pid uint64) error {
+	history, err := w.transcript(ctx, pid)
 	if err != nil {
 		return err
 	}
 	if err := message.CheckPaired(history); err != nil {
-		t.lose("%s: %v", name, err)
+		w.t.lose("%s: %v", name, err)
 	}
 	written, err := os.ReadFile(filepath.Join(dir, "lines"))
-	if err != nil && !os.IsNotExist(err) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	count := map[string]int{}
 	for line := range strings.Lines(string(written)) {
 		count[strings.TrimSpace(line)]++
 	}
+	w.t.judge(name, history, count)
+	return nil
+}
+
+// judge tells what is wrong with a transcript; count says how often each cell has really run.
+func (t *tally) judge(name string, history []message.Message, count map[string]int) {
 	results, inputs := 0, 0
 	for _, m := range history {
 		if m.Role == message.User {
@@ -145,15 +175,14 @@ func judge(ctx context.Context, d *daemon, t *tally, name, dir string, pid uint6
 	if inputs != 1 || results != steps {
 		t.lose("%s: the transcript has %d inputs and %d results, want 1 and %d", name, inputs, results, steps)
 	}
-	return nil
 }
 
-func transcript(ctx context.Context, c *client.Client, pid uint64) ([]message.Message, error) {
+func (w *worker) transcript(ctx context.Context, pid uint64) ([]message.Message, error) {
 	var all []message.Message
 	var after uint64
 	for {
 		var page wire.List[wire.Message]
-		err := again(ctx, time.Minute, func(ctx context.Context) (err error) {
+		err := w.ask(ctx, time.Minute, func(ctx context.Context, c *client.Client) (err error) {
 			page, err = c.Messages(ctx, pid, after, wire.MaxLimit)
 			return err
 		})
