@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"soma/wire"
@@ -12,7 +13,7 @@ import (
 // journalPath is the path of a neuron's journal; neuron is OWNER/KIND/KEY. The error is a *wire.Error with bad_request.
 func journalPath(neuron string) (string, error) {
 	parts := strings.Split(neuron, "/")
-	if len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+	if len(parts) != 3 || slices.ContainsFunc(parts, func(s string) bool { return s == "" || s == "." || s == ".." }) {
 		return "", wire.Errorf(wire.BadRequest, "cannot show a journal: %.256q names no neuron", neuron).Do("write it as OWNER/KIND/KEY, such as me/process/1")
 	}
 	for i := range parts {
@@ -85,23 +86,41 @@ func (c *Client) DeadLetters(ctx context.Context, after string, limit int) (wire
 	return out, c.get(ctx, &out, "/v1/deadletters", "after", after, "limit", number(limit))
 }
 
-func letterPath(id string) string { return "/v1/deadletters/" + url.PathEscape(id) }
+// letterPath is the path of a dead letter. The error is a *wire.Error with not_found for what can be no id of one.
+func letterPath(id string) (string, error) {
+	if !wire.ValidID(id) {
+		return "", wire.Errorf(wire.NotFound, "cannot find a dead letter %.64q", id).Do("see soma deadletters")
+	}
+	return "/v1/deadletters/" + id, nil
+}
 
 // Redrive sends the delivery of a dead letter again, under a new id. Refusal: wire.NotFound, also for one that was re-driven
 // or discarded before: after a lost answer that may have been this call.
 func (c *Client) Redrive(ctx context.Context, id string) (wire.Redriven, error) {
 	var out wire.Redriven
-	return out, c.do(ctx, http.MethodPut, &out, nil, letterPath(id)+"/redrive")
+	path, err := letterPath(id)
+	if err != nil {
+		return out, err
+	}
+	return out, c.do(ctx, http.MethodPut, &out, nil, path+"/redrive")
 }
 
 // Discard deletes a dead letter. Refusal: as for Redrive.
 func (c *Client) Discard(ctx context.Context, id string) error {
-	return c.do(ctx, http.MethodDelete, new(wire.Discarded), nil, letterPath(id))
+	path, err := letterPath(id)
+	if err != nil {
+		return err
+	}
+	return c.do(ctx, http.MethodDelete, new(wire.Discarded), nil, path)
 }
 
 // Trace returns what is known of the correlation to which a delivery, execution, input, cell, session or process belongs.
 // Refusal: wire.NotFound.
 func (c *Client) Trace(ctx context.Context, id string) (wire.Trace, error) {
 	var out wire.Trace
-	return out, c.get(ctx, &out, "/v1/traces/"+url.PathEscape(id))
+	if !wire.ValidID(id) {
+		return out, wire.Errorf(wire.NotFound, "cannot trace %.128q: it is no id", id).
+			Do("give a pid or the id of a delivery, input, execution, cell or session")
+	}
+	return out, c.get(ctx, &out, "/v1/traces/"+id)
 }

@@ -96,10 +96,13 @@ func cmdEach(p Program, name, short, long string, do func(ctx context.Context, i
 				case err == nil:
 					_, err = fmt.Fprintln(p.Output(), words)
 				}
-				if err != nil && len(ids) > 1 {
-					p.Say("cannot %s %s: %v", name, id, err)
+				switch {
+				case err == nil:
+				case first == nil:
+					first = err // the program ends with it
+				default:
+					p.Say("%v", exit.As(err))
 				}
-				first = cmp.Or(first, err)
 				if ctx.Err() != nil {
 					break
 				}

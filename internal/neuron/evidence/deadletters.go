@@ -35,7 +35,7 @@ func (e *Evidence) Redrive(ctx context.Context, id string) (wire.Redriven, error
 	}
 	as, err := e.o.Engine.Redrive(ctx, key)
 	if err != nil {
-		return wire.Redriven{}, problem(err)
+		return wire.Redriven{}, problem(key, err)
 	}
 	return wire.Redriven{ID: id, As: as.String()}, nil
 }
@@ -46,7 +46,7 @@ func (e *Evidence) Discard(ctx context.Context, id string) (wire.Discarded, erro
 	if err != nil {
 		return wire.Discarded{}, err
 	}
-	return wire.Discarded{ID: id}, problem(e.o.Engine.Discard(ctx, key))
+	return wire.Discarded{ID: id}, problem(key, e.o.Engine.Discard(ctx, key))
 }
 
 func letterID(s string) (ident.ID, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"time"
+	"unicode/utf8"
 
 	"soma/ident"
 	"soma/internal/feed"
@@ -65,13 +66,13 @@ type Evidence struct{ o Options }
 // New returns the room.
 func New(o Options) *Evidence { return &Evidence{o} }
 
-// problem turns an error of the engine into one of the wire.
-func problem(err error) error {
+// problem turns an error of the engine about a dead letter into one of the wire.
+func problem(id ident.ID, err error) error {
 	switch {
 	case errors.Is(err, neuron.ErrStopped):
 		return wire.Errorf(wire.Stopping, "the daemon is stopping").Do("try again when it is back")
 	case errors.Is(err, neuron.ErrNoDeadLetter):
-		return wire.Errorf(wire.NotFound, "cannot find the dead letter: it was re-driven or discarded, or never was").
+		return wire.Errorf(wire.NotFound, "cannot find dead letter %s: it was re-driven or discarded, or never was", id).
 			Do("see soma deadletters")
 	}
 	return err
@@ -84,12 +85,13 @@ func text(id ident.ID) string {
 	return id.String()
 }
 
-// clip returns at most n bytes of a text, whole characters.
+// clip cuts a text to at most n bytes, whole characters, and marks that it did.
 func clip(s string, n int) string {
-	for i := range s {
-		if i > n {
-			return s[:i] + "…"
-		}
+	if len(s) <= n {
+		return s
 	}
-	return s
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
 }

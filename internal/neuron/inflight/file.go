@@ -133,6 +133,7 @@ func (f *File) slot(n int) []byte { return f.mem[n*slotSize : (n+1)*slotSize] }
 // worker returns the slot of a worker; more than there are slots for share them.
 func (f *File) worker(n int) []byte { return f.slot(1 + n%(firstSuspect-1)) }
 
+// Enter notes that the handler of a delivery runs on a worker, by the worker's number from 0.
 func (f *File) Enter(slot int, id ident.ID) {
 	f.touch(func() {
 		s := f.worker(slot)
@@ -141,6 +142,7 @@ func (f *File) Enter(slot int, id ident.ID) {
 	})
 }
 
+// Leave notes that no handler runs on the worker any more.
 func (f *File) Leave(slot int) {
 	f.touch(func() { f.worker(slot)[ident.Size] = 0 })
 }
