@@ -84,6 +84,11 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 
 // Close refuses further inputs and ends the session's process and python kernel; its history stays.
 func (h *Host) Close(ctx context.Context, id string) (wire.Session, error) {
+	if s, _, err := h.session(ctx, id); err != nil {
+		return wire.Session{}, err
+	} else if s == nil {
+		return wire.Session{}, h.absent(ctx, id)
+	}
 	if err := h.deliver(ctx, sessionID(h.o.Owner, id), closeType.Alias(), closing{Session: id}); err != nil {
 		return wire.Session{}, h.missing(ctx, id, err)
 	}

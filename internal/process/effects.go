@@ -9,6 +9,7 @@ import (
 	"soma/internal/agent/tool"
 	"soma/internal/agent/turn"
 	"soma/internal/neuron"
+	"soma/internal/process/shorten"
 	"soma/internal/pykernel"
 	"soma/message"
 	"soma/wire"
@@ -80,7 +81,7 @@ func tells(effects []turn.Effect) bool {
 func (w *work) append(m message.Message, attempt int) wire.Message {
 	w.s.Messages++
 	row := &insertMessage{branch: w.s.Branch, seq: w.s.Messages, id: w.t.NewID(), role: m.Role, attempt: attempt, at: w.t.Now()}
-	b := encode(m)
+	b := shorten.JSON(m)
 	row.said, row.size = m, len(b)
 	if m.Role != message.Note {
 		w.s.Bytes += int64(len(b))
@@ -127,7 +128,7 @@ func (w *work) startInference(e turn.StartInference, begins bool) {
 	w.s.Alarm = ident.ID{}
 	in := inferenceInput{PID: w.pid, Session: w.s.Session, Branch: w.s.Branch, Through: w.s.Messages, Model: w.s.Model,
 		Inference: e.Inference, Attempt: e.Attempt}
-	w.t.Start(neuron.Execution{ID: w.s.Execution, Attempt: e.Attempt, Kind: InferenceKind, Policy: neuron.Attach, Input: encode(in), Value: in,
+	w.t.Start(neuron.Execution{ID: w.s.Execution, Attempt: e.Attempt, Kind: InferenceKind, Policy: neuron.Attach, Input: shorten.JSON(in), Value: in,
 		Then: answerType.Alias(), Estimate: w.reservation()})
 	w.event(wire.StepStarted, wire.StepStartedEvent{Step: e.Inference, Attempt: e.Attempt, Turn: begins, Model: w.s.Model,
 		Messages: w.joined, State: w.tell()})
@@ -183,7 +184,7 @@ func (w *work) superseded(e turn.Supersede, told bool) {
 	if w.reply != nil {
 		f = w.reply.Failure
 	}
-	ev := wire.StepFailedEvent{Step: e.Inference, Attempt: e.Attempt, Class: f.Class, Error: clip(f.Words, cutText), Again: w.s.Machine.Attempt != 0}
+	ev := wire.StepFailedEvent{Step: e.Inference, Attempt: e.Attempt, Class: f.Class, Error: shorten.Text(f.Words, shorten.MaxText), Again: w.s.Machine.Attempt != 0}
 	if !told {
 		ev.State = w.tell()
 	}

@@ -11,6 +11,7 @@ import (
 	"soma/internal/agent/model"
 	"soma/internal/agent/price"
 	"soma/internal/neuron"
+	"soma/internal/process/spool"
 )
 
 // Neurons is what the host needs of the engine.
@@ -77,7 +78,7 @@ type Host struct {
 	pids    pidBlock
 	live    liveTexts
 	cells   liveCells
-	spools  spools
+	spools  spool.Slots
 	places  places
 	shown   shown
 
@@ -104,7 +105,7 @@ func New(o Options) *Host {
 	}
 	h.slots = newSlots(h)
 	h.pids.host = h
-	h.spools.dir = o.Spool
+	h.spools.Dir = o.Spool
 	return h
 }
 
@@ -145,7 +146,7 @@ func (h *Host) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the running inferences: %w", err)
 	}
-	return h.spools.load(keep)
+	return h.spools.Load(keep)
 }
 
 // lookupTime bounds a read that nobody gives a context.
@@ -162,7 +163,7 @@ func (h *Host) Start(ctx context.Context) error {
 
 // Stop ends what the host runs by itself and waits for it.
 func (h *Host) Stop(ctx context.Context) error {
-	return errors.Join(h.slots.stop(ctx), h.spools.close())
+	return errors.Join(h.slots.stop(ctx), h.spools.Close())
 }
 
 // Committed takes an operation of a committed record, in commit order. It does not block.
@@ -191,7 +192,7 @@ func (h *Host) Committed(op neuron.Op) {
 		h.cells.drop(op.ended.Cell)
 		h.cellEnded(op)
 	case *insertLedger:
-		h.spools.release(op.id)
+		h.spools.Release(op.id)
 		h.billed(op)
 	case *MarkRemoving:
 		h.histories.forget(op.branch)

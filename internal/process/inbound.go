@@ -10,6 +10,7 @@ import (
 	"soma/internal/agent/turn"
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/process/shorten"
 	"soma/internal/pykernel"
 	"soma/message"
 	"soma/wire"
@@ -112,11 +113,11 @@ func (w *work) takeCalls() error {
 			state: "running", at: w.t.Now()}
 		err := cmp.Or(tools().Check(c), full)
 		if err != nil {
-			why := clip(err.Error(), cutText)
+			why := shorten.Text(err.Error(), shorten.MaxText)
 			row.state, row.status, row.endedAt = "ended", message.Error, w.t.Now()
 			w.results[open.key()] = message.Message{Role: message.Tool, CallID: c.ID, Status: message.Error, Text: why}
 			row.result = w.held(open.key())
-			w.refused = append(w.refused, wire.ToolResultEvent{Step: w.took.Step, Position: i, CallID: c.ID, Tool: clip(c.Tool, 256),
+			w.refused = append(w.refused, wire.ToolResultEvent{Step: w.took.Step, Position: i, CallID: c.ID, Tool: shorten.Text(c.Tool, 256),
 				Status: string(message.Error), Error: why})
 		} else {
 			open.Tool = c.Tool
@@ -136,7 +137,7 @@ func (w *work) takeCalls() error {
 // held returns the tool message that has to wait in its call's row, because an earlier call is still open; else nil.
 func (w *work) held(key string) []byte {
 	if m, ok := w.results[key]; ok {
-		return encode(m)
+		return shorten.JSON(m)
 	}
 	return nil
 }
@@ -205,7 +206,7 @@ func resultOf(c openCall, m pykernel.CellEnded) message.Message {
 	if m.Error != nil {
 		r.Error = &tool.ResultError{Type: m.Error.Type, Message: m.Error.Message, Traceback: m.Error.Traceback}
 	}
-	return message.Message{Role: message.Tool, CallID: c.CallID, Status: callStatus(m.Status), Text: tool.Render(r), Result: encode(r)}
+	return message.Message{Role: message.Tool, CallID: c.CallID, Status: callStatus(m.Status), Text: tool.Render(r), Result: shorten.JSON(r)}
 }
 
 func callStatus(s pykernel.CellStatus) message.CallStatus {

@@ -12,6 +12,7 @@ import (
 	"soma/internal/agent/tool"
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/process/shorten"
 	"soma/message"
 	"soma/wire"
 )
@@ -37,14 +38,14 @@ func (f *inference) Run(ctx context.Context, x neuron.Execution) (json.RawMessag
 	a.EndedAt = h.o.Now()
 	if ctx.Err() != nil { // interrupted, or the daemon stops and the next one makes the attempt again
 		a.Failure, a.Message = &failure{Class: cancelled, Words: "interrupted"}, message.Message{}
-		return encode(a), nil
+		return shorten.JSON(a), nil
 	}
 	if err != nil {
 		e := model.ErrorOf(err)
 		a.Failure, a.Message = &failure{Class: string(e.Class), Words: e.Error(), RetryAfter: e.RetryAfter}, message.Message{}
 	}
-	b := encode(a)
-	if err := h.spools.put(x.OutcomeID(), b); err != nil {
+	b := shorten.JSON(a)
+	if err := h.spools.Put(x.OutcomeID(), b); err != nil {
 		// Without its spool the answer is asked for again after a crash, which is what would happen to any other loss.
 		h.o.Log.Warn("cannot keep an answer until its commit", "pid", in.PID, "error", err)
 	}
@@ -55,7 +56,7 @@ func (f *inference) Run(ctx context.Context, x neuron.Execution) (json.RawMessag
 // second bill comes. Without one the attempt is lost.
 func (f *inference) Recover(ctx context.Context, x neuron.Execution) (json.RawMessage, bool, error) {
 	h := (*Host)(f)
-	b, found, err := h.spools.get(x.OutcomeID())
+	b, found, err := h.spools.Get(x.OutcomeID())
 	if err != nil {
 		h.o.Log.Warn("cannot read a spooled answer", "execution", x.ID, "error", err)
 	}
@@ -71,7 +72,7 @@ func (f *inference) Recover(ctx context.Context, x neuron.Execution) (json.RawMe
 	if m, err := h.o.Models.Find(ctx, in.Model); err == nil { // else nobody knows its price
 		a.Vendor, a.Model = m.Vendor, m.Model
 	}
-	return encode(a), true, nil
+	return shorten.JSON(a), true, nil
 }
 
 func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -82,6 +81,11 @@ func (h *Host) removeSession(t *neuron.Turn, m removing) error {
 	return neuron.SetState(t, sessionType, s)
 }
 
+// InUse says what of a session runs, "" if nothing does.
+func (h *Host) InUse(ctx context.Context, session string) (string, error) {
+	return inUse(h.rows(ctx), session)
+}
+
 // inUse says what of a session runs, "" if nothing does.
 func inUse(q querier, session string) (string, error) {
 	var busy []string
@@ -113,14 +117,10 @@ func lastUse(q querier, session string) (time.Time, error) {
 	return fromMicro(at), err
 }
 
-// endPause is the wait between two looks at a session that ends.
-const endPause = 20 * time.Millisecond
-
 // BeginRemoval marks a session for removal: from its commit on the session takes nothing and is told as gone, and who deletes its
-// rows goes on with that whatever happens. force first ends what runs in it. A session that is marked already, or gone, is no
-// error; then marked is false. Errors: *wire.Error with not_found; in_use, also for one that was used at or after before where
-// that is not zero; busy where it did not end before ctx.
-func (h *Host) BeginRemoval(ctx context.Context, id string, before time.Time, force bool) (marked bool, err error) {
+// rows goes on with that whatever happens. A session that is marked already, or gone, is no error; then marked is false.
+// Errors: *wire.Error with not_found; in_use, also for one that was used at or after before where that is not zero.
+func (h *Host) BeginRemoval(ctx context.Context, id string, before time.Time) (marked bool, err error) {
 	s, _, err := h.session(ctx, id)
 	switch {
 	case err != nil:
@@ -130,64 +130,12 @@ func (h *Host) BeginRemoval(ctx context.Context, id string, before time.Time, fo
 	case s.State == stateRemoving:
 		return false, nil
 	}
-	if force && before.IsZero() {
-		if err := h.end(ctx, id); err != nil {
-			return false, err
-		}
-	}
 	err = h.deliver(ctx, sessionID(h.o.Owner, id), removeType.Alias(), removing{Session: id, Before: before})
 	var refused *wire.Error
 	if errors.As(err, &refused) && refused.Code == wire.InUse && before.IsZero() {
 		return false, refused.Do("end it first, or remove it by force")
 	}
 	return err == nil, gone(err)
-}
-
-// end closes a session and waits until nothing of it runs.
-func (h *Host) end(ctx context.Context, id string) error {
-	if _, err := h.Close(ctx, id); err != nil {
-		return err
-	}
-	pause := time.NewTicker(endPause)
-	defer pause.Stop()
-	for n := 0; ; n++ {
-		why, err := inUse(h.rows(ctx), id)
-		if err != nil || why == "" {
-			return err
-		}
-		// A process that was closed before the session was, or that came in between, hears it here.
-		if n%50 == 10 {
-			if err := h.terminate(ctx, id); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			return wire.Errorf(wire.Busy, "session %s is still ending: %s", id, why).Do("make the same request again")
-		}
-	}
-}
-
-// terminate kills every process of a session that has not ended.
-func (h *Host) terminate(ctx context.Context, session string) error {
-	var pids []ident.PID
-	err := h.rows(ctx).Query(`select pid from process where session = ? and ended_at is null`, []any{session}, func(scan func(...any) error) error {
-		var pid ident.PID
-		err := scan(&pid)
-		pids = append(pids, pid)
-		return err
-	})
-	for _, pid := range pids {
-		if err == nil {
-			_, err = h.Signal(ctx, uint64(pid), ident.New(h.o.Now()).String(), wire.Signal{Signal: wire.Terminate})
-		}
-		var refused *wire.Error
-		if errors.As(err, &refused) && slices.Contains([]wire.Code{wire.ProcessEnded, wire.NotFound}, refused.Code) {
-			err = nil
-		}
-	}
-	return err
 }
 
 // gone makes no error of one that says that a session was removed.
@@ -200,4 +148,4 @@ func gone(err error) error {
 }
 
 // Scrub takes the answers out of spool files that nobody waits for.
-func (h *Host) Scrub() error { return h.spools.scrub() }
+func (h *Host) Scrub() error { return h.spools.Scrub() }

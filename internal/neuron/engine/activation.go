@@ -54,10 +54,9 @@ type job struct {
 	giveUp neuron.Code
 	// carried is set once a connection has turned d into what the target gets.
 	carried bool
-	// erase is set for a job of Erase, which is no delivery.
-	erase *erasure
-	began time.Time
-	done  chan error // capacity 1; nil for an item
+	erase   *bool // set for a job of Erase, which is no delivery: whether more is left
+	began   time.Time
+	done    chan error // capacity 1; nil for an item
 }
 
 // tally counts entries of one alias; a neuron knows few, so a list is smaller than a map and as fast.

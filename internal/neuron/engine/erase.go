@@ -20,14 +20,12 @@ func (e *Engine) Erase(ctx context.Context, id neuron.ID) (more bool, err error)
 	if err := neuron.CheckID(id); err != nil {
 		return false, err
 	}
-	j := &job{d: neuron.Delivery{ID: ident.New(e.now()), Target: id}, erase: &erasure{}, done: make(chan error, 1)}
+	j := &job{d: neuron.Delivery{ID: ident.New(e.now()), Target: id}, erase: new(bool), done: make(chan error, 1)}
 	e.mu.Lock()
-	a := e.warm[id]
-	switch err = errors.Join(e.openLocked(), e.ownLocked(&j.d)); {
-	case err != nil:
-	case a != nil && a.state != idle:
+	if a := e.warm[id]; a != nil && a.state != idle {
 		err = neuron.ErrBusy
-	default:
+	}
+	if err = errors.Join(e.openLocked(), e.ownLocked(&j.d), err); err == nil {
 		e.post(e.activate(id), j)
 	}
 	e.mu.Unlock()
@@ -35,11 +33,8 @@ func (e *Engine) Erase(ctx context.Context, id neuron.ID) (more bool, err error)
 		return false, err
 	}
 	err = await(ctx, j.done)
-	return err == nil && j.erase.more, err
+	return err == nil && *j.erase, err
 }
-
-// erasure is what a job of Erase leaves to its caller.
-type erasure struct{ more bool }
 
 // eraseNow runs the job of an Erase on a worker; while its record is being committed, deliveries wait in the mailbox.
 func (e *Engine) eraseNow(ctx context.Context, a *activation, j *job) {
@@ -51,7 +46,7 @@ func (e *Engine) eraseNow(ctx context.Context, a *activation, j *job) {
 		e.answer(j, err)
 		return
 	}
-	j.erase.more = more
+	*j.erase = more
 	e.mu.Lock()
 	a.state = a.state.on(stage)
 	e.mu.Unlock()

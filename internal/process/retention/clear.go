@@ -16,7 +16,7 @@ import (
 func (k *Keeper) Clear(ctx context.Context) error {
 	k.clearing.Lock()
 	defer k.clearing.Unlock()
-	errs := []error{k.pruneOld(ctx), k.clearSessions(ctx), k.clearPykernels(ctx)}
+	errs := []error{k.clearSessions(ctx), k.clearPykernels(ctx)}
 	if k.o.Holds(0) {
 		errs = append(errs, k.clearDeadLetters(ctx), k.clearSums(ctx), k.clearPayloads(ctx))
 	}

@@ -66,7 +66,7 @@ func TestPrune(t *testing.T) {
 		}
 		w.change = func(o *retention.Options) { o.Keep = time.Millisecond }
 		w.restart()
-		w.must(w.keeper.Clear(t.Context()))
+		w.must(w.keeper.PruneOld(t.Context()))
 		w.until("the end of the removals", func() bool { return w.one(`select count(*) from session where state = 'removing'`) == 0 })
 		if n := w.one(`select count(*) from session`); n != 1 || w.one(`select count(*) from session where id = 'p'`) != 1 {
 			t.Errorf("%d sessions stay, want the one in use", n)
@@ -110,7 +110,7 @@ values (?, 'o', 'a', ?, 'n', '', '', 'ended', '', '', '', 0, 0, '', 0, 0, 0, ?)`
 values (?, ?, ?, 1, 2, 3, 4, 5, 6, 7, 0, 1, ?)`, fmt.Sprint("gone", i), "p", "m", i)
 			}
 		}
-		_, err := w.host.Close(t.Context(), "never")
+		_, err := w.host.RunCell(t.Context(), "never", "c", wire.RunCell{Code: "1"})
 		if code(err) != wire.NotFound || w.one(`select count(*) from neuron where id = 'me/session/never'`) != 1 {
 			t.Fatalf("a stranger: %v", err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
+	"soma/wire"
 )
 
 // Neurons is what the room needs of the engine. Its methods block until the commit and are safe for concurrent use.
@@ -23,7 +24,11 @@ type Neurons interface {
 // Sessions is what the room needs of the host of processes.
 type Sessions interface {
 	// BeginRemoval marks a session for removal: its rows are then this room's to delete.
-	BeginRemoval(ctx context.Context, session string, before time.Time, force bool) (marked bool, err error)
+	BeginRemoval(ctx context.Context, session string, before time.Time) (marked bool, err error)
+	// InUse says what of a session runs, "" if nothing does; Close and Signal end it.
+	InUse(ctx context.Context, session string) (string, error)
+	Close(ctx context.Context, session string) (wire.Session, error)
+	Signal(ctx context.Context, pid uint64, clientID string, s wire.Signal) (wire.Process, error)
 	// Scrub takes what is left of answers out of files that nobody waits for.
 	Scrub() error
 }
@@ -105,7 +110,10 @@ const startPause = 2 * time.Second
 // Start goes on with the removals that were begun, and clears away from time to time. The engine must run; Stop ends it.
 func (k *Keeper) Start(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
-	return errors.Join(k.tasks.Go(ctx, "removals", k.removeLoop), k.tasks.Go(ctx, "retention", k.clearLoop), k.tasks.Go(ctx, "sizes", k.sizeLoop))
+	return errors.Join(
+		k.tasks.Go(ctx, "removals", k.removeLoop), k.tasks.Go(ctx, "old sessions", k.pruneLoop),
+		k.tasks.Go(ctx, "retention", k.clearLoop), k.tasks.Go(ctx, "sizes", k.sizeLoop),
+	)
 }
 
 // Stop ends what Start began and waits for it. What is half removed goes on at the next start.
@@ -132,14 +140,30 @@ func (k *Keeper) removeLoop(ctx context.Context) error {
 	}
 }
 
+// pruneLoop has old sessions removed, where the person says when they are old.
+func (k *Keeper) pruneLoop(ctx context.Context) error {
+	if k.o.Keep <= 0 || k.o.Every < 0 {
+		return nil
+	}
+	next := time.NewTicker(min(k.o.Every, max(k.o.Keep/8, time.Second)))
+	defer next.Stop()
+	for {
+		if err := k.PruneOld(ctx); err != nil && ctx.Err() == nil {
+			k.o.Log.Warn("cannot remove old sessions", "error", err)
+		}
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
 // clearLoop keeps everything within its bounds.
 func (k *Keeper) clearLoop(ctx context.Context) error {
 	every := k.o.Every
 	if every < 0 {
 		return nil
-	}
-	if k.o.Keep > 0 {
-		every = min(every, max(k.o.Keep/4, time.Second))
 	}
 	next := time.NewTimer(min(startPause, every))
 	defer next.Stop()

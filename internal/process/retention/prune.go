@@ -80,8 +80,8 @@ func (k *Keeper) atRest(ctx context.Context, before time.Time, after string, lim
 	return found, targets, err
 }
 
-// pruneOld removes what has been at rest for longer than the person keeps it.
-func (k *Keeper) pruneOld(ctx context.Context) error {
+// PruneOld marks for removal what has been at rest for longer than the person keeps it.
+func (k *Keeper) PruneOld(ctx context.Context) error {
 	if k.o.Keep <= 0 {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (k *Keeper) pruneOld(ctx context.Context) error {
 			after = found[n-1].Session
 		}
 		err = k.atOnce(ctx, targets, func(t *target) error {
-			ok, err := k.o.Sessions.BeginRemoval(ctx, t.session, before, false)
+			ok, err := k.o.Sessions.BeginRemoval(ctx, t.session, before)
 			var refused *wire.Error
 			switch {
 			case ok:

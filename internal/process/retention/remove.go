@@ -43,7 +43,12 @@ func (k *Keeper) Remove(ctx context.Context, session string, r wire.Remove) (wir
 	}
 	wait, cancel := context.WithTimeout(ctx, removeWait)
 	defer cancel()
-	marked, err := k.o.Sessions.BeginRemoval(wait, session, before, r.Force)
+	if r.Force && r.Before == nil {
+		if err := k.end(wait, session); err != nil {
+			return wire.Removal{}, err
+		}
+	}
+	marked, err := k.o.Sessions.BeginRemoval(wait, session, before)
 	if err != nil {
 		return wire.Removal{}, err
 	}
@@ -259,14 +264,10 @@ func (k *Keeper) remove(ctx context.Context, t *target) error {
 	k.mu.Lock()
 	rm.rows = rm.done + sum(tables) // an attempt may have been given up
 	k.mu.Unlock()
-	ids := k.neurons(t)
 	d := &deleter{k: k, t: t, rm: rm}
 	for _, step := range []func(context.Context) error{
 		d.calls, d.cells, d.messages, d.inputs, d.events, d.pykernels,
-		func(ctx context.Context) error { return d.erase(ctx, ids[:len(ids)-1]...) },
-		d.processes,
-		func(ctx context.Context) error { return d.erase(ctx, ids[len(ids)-1]) },
-		d.last,
+		func(ctx context.Context) error { return d.erase(ctx, k.neurons(t)...) }, d.processes, d.last,
 	} {
 		if err := step(ctx); err != nil {
 			return err

@@ -1,4 +1,4 @@
-package process
+package spool
 
 import (
 	"encoding/binary"
@@ -14,13 +14,13 @@ import (
 	"soma/ident"
 )
 
-// spools keep complete answers until their commit, in files that are written but not synced: they survive the daemon (not
+// Slots keep complete answers until their commit, in files that are written but not synced: they survive the daemon (not
 // the machine), so that after a kill a complete answer is taken from here and never paid for twice.
 //
 // A file is a slot that is overwritten in place, again and again: making and removing a file for each attempt would put
 // metadata into the file system's journal and slow every fsync of the store down (measured: a quarter of the steps).
-type spools struct {
-	dir string
+type Slots struct {
+	Dir string // the folder of the files, which is there
 
 	mu   sync.Mutex
 	free []*slot
@@ -36,12 +36,12 @@ const (
 	spoolHeader = ident.Size + 4 + 4
 )
 
-// load finds the slots that an earlier daemon left. Those of the attempts in keep stay used until they are released.
-func (s *spools) load(keep map[ident.ID]bool) error {
+// Load finds the slots that an earlier daemon left. Those of the attempts in keep stay used until they are released.
+func (s *Slots) Load(keep map[ident.ID]bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used = map[ident.ID]*slot{}
-	entries, err := os.ReadDir(s.dir)
+	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
 		return fmt.Errorf("cannot look for spooled answers: %w", err)
 	}
@@ -50,7 +50,7 @@ func (s *spools) load(keep map[ident.ID]bool) error {
 			continue
 		}
 		s.next = max(s.next, number(e.Name())+1)
-		f, err := os.OpenFile(filepath.Join(s.dir, e.Name()), os.O_RDWR, 0)
+		f, err := os.OpenFile(filepath.Join(s.Dir, e.Name()), os.O_RDWR, 0)
 		if err != nil {
 			return fmt.Errorf("cannot open a spooled answer: %w", err)
 		}
@@ -70,8 +70,8 @@ func number(name string) int {
 	return n
 }
 
-// put keeps a complete answer.
-func (s *spools) put(id ident.ID, answer []byte) error {
+// Put keeps a complete answer.
+func (s *Slots) Put(id ident.ID, answer []byte) error {
 	sl, err := s.take(id)
 	if err != nil {
 		return fmt.Errorf("cannot spool an answer: %w", err)
@@ -81,13 +81,13 @@ func (s *spools) put(id ident.ID, answer []byte) error {
 	binary.BigEndian.PutUint32(b[ident.Size:], uint32(len(answer)))
 	binary.BigEndian.PutUint32(b[ident.Size+4:], crc32.ChecksumIEEE(answer))
 	if _, err := sl.file.WriteAt(append(b, answer...), 0); err != nil {
-		s.release(id)
+		s.Release(id)
 		return fmt.Errorf("cannot spool an answer: %w", err)
 	}
 	return nil
 }
 
-func (s *spools) take(id ident.ID) (*slot, error) {
+func (s *Slots) take(id ident.ID) (*slot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.free); n > 0 {
@@ -95,7 +95,7 @@ func (s *spools) take(id ident.ID) (*slot, error) {
 		s.free, s.used[id] = s.free[:n-1], sl
 		return sl, nil
 	}
-	f, err := os.OpenFile(filepath.Join(s.dir, fmt.Sprintf("%04d%s", s.next, spoolSuffix)), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(filepath.Join(s.Dir, fmt.Sprintf("%04d%s", s.next, spoolSuffix)), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +104,8 @@ func (s *spools) take(id ident.ID) (*slot, error) {
 	return s.used[id], nil
 }
 
-// get returns the answer of an attempt; found is false where none is complete.
-func (s *spools) get(id ident.ID) (answer []byte, found bool, err error) {
+// Get returns the answer of an attempt; found is false where none is complete.
+func (s *Slots) Get(id ident.ID) (answer []byte, found bool, err error) {
 	s.mu.Lock()
 	sl := s.used[id]
 	s.mu.Unlock()
@@ -119,8 +119,8 @@ func (s *spools) get(id ident.ID) (answer []byte, found bool, err error) {
 	return answer, true, nil
 }
 
-// release gives the slot of an attempt back once its outcome is committed.
-func (s *spools) release(id ident.ID) {
+// Release gives the slot of an attempt back once its outcome is committed.
+func (s *Slots) Release(id ident.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sl := s.used[id]; sl != nil {
@@ -130,8 +130,8 @@ func (s *spools) release(id ident.ID) {
 	}
 }
 
-// scrub empties the free slots.
-func (s *spools) scrub() error {
+// Scrub empties the free slots.
+func (s *Slots) Scrub() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
@@ -141,7 +141,8 @@ func (s *spools) scrub() error {
 	return errors.Join(errs...)
 }
 
-func (s *spools) close() error {
+// Close closes the files.
+func (s *Slots) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
@@ -154,6 +155,9 @@ func (s *spools) close() error {
 	s.used, s.free = map[ident.ID]*slot{}, nil
 	return errors.Join(errs...)
 }
+
+// maxAnswer bounds an answer, in bytes: what lies in a file may be anything.
+const maxAnswer = 16 << 20
 
 // maxSlot bounds a slot that is free, in bytes.
 const maxSlot = 1 << 20
@@ -178,7 +182,7 @@ func (sl *slot) read() (id ident.ID, answer []byte, err error) {
 	}
 	copy(id[:], head[:])
 	n := binary.BigEndian.Uint32(head[ident.Size:])
-	if n > 2*maxAnswer {
+	if n > maxAnswer {
 		return id, nil, errTorn
 	}
 	answer = make([]byte, n)
