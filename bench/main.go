@@ -15,6 +15,7 @@ import (
 	"soma/bench/emit"
 	"soma/bench/instance"
 	"soma/bench/measure"
+	"soma/bench/scale"
 	"soma/bench/steps"
 	"soma/bench/turns"
 )
@@ -38,6 +39,8 @@ var figures = []figure{
 	{"takeover two_daemons", instance.Several},
 	{"kernel_cold_p50 cell_commit_p50 idle_ticks", instance.Cells},
 	{"registered_start registered_bytes warm_10k_mb", instance.Registered},
+	{"turn_disk_bytes", one(scale.File)},
+	{"turn_pg_wal_bytes turn_pg_cpu turn_pg_node_cpu connection_mb beat_1000_cpu beat_1000_node_cpu hint_cpu hint_node_cpu", scale.Shared},
 }
 
 func one(run func(ctx context.Context, dir, fs string) (measure.Line, error)) func(context.Context, string, string) ([]measure.Line, error) {
