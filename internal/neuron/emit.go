@@ -165,7 +165,9 @@ func (t *Turn) emit(alias string, payload json.RawMessage, opts []SendOption) er
 		return SettleAs(TooManyReceivers, fmt.Errorf("%s would go to more than %d neurons", alias, n))
 	}
 	if len(receivers)*len(payload) > referAbove*t.base.Limits.PayloadBytes {
-		d.Content, d.Payload = t.Keep(payload), nil
+		c := Content{ID: t.NewID(), Bytes: payload, Payload: true}
+		t.record.Contents = append(t.record.Contents, c)
+		d.Content, d.Payload = c.ID, nil
 	}
 	t.out = append(t.out, Entry{Delivery: d, Emitted: &Emission{Receivers: len(receivers)}})
 	for _, r := range receivers {

@@ -328,13 +328,15 @@ func TestRemovedWhileQueued(t *testing.T) {
 	})
 }
 
-// N-24: a connection that is removed while its target's handler runs carries nothing either: the guard is in the commit.
+// N-24: a connection that is removed while its target's handler runs carries nothing either: the guard is in the commit. What
+// the handler would have kept of a refusal, such as the ends of its calls, stays here too.
 func TestRemovedWhileHandled(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *base) {
 		var seen log
 		entered, leave := make(chan struct{}), make(chan struct{})
 		k := emitter(func(turn *neuron.Turn, n note) error {
 			turn.Write(put{"effect", n.Text})
+			turn.Anyway(neuron.Step{Ops: []neuron.Op{put{"anyway", "kept"}}})
 			close(entered)
 			<-leave
 			return nil
@@ -351,6 +353,9 @@ func TestRemovedWhileHandled(t *testing.T) {
 		refusedRelay(t, e, &seen, c)
 		if v, ok := b.rows(t)["effect"]; ok {
 			t.Errorf("the handler's row stayed: %q", v)
+		}
+		if v := b.rows(t)["anyway"]; v != "kept" {
+			t.Errorf("what is kept of a refusal went: %q", v)
 		}
 	})
 }
@@ -499,7 +504,7 @@ func TestEmissionSurvivesAKill(t *testing.T) {
 	})
 }
 
-// N-46: the copies of a large payload to many receivers are one: rows refer to it.
+// N-46: the copies of a large payload to many receivers are one: rows refer to it, and it goes with the last of them.
 func TestLargeEmissionIsKeptOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *base) {
 		text := strings.Repeat("x", 60<<10)
@@ -514,13 +519,21 @@ func TestLargeEmissionIsKeptOnce(t *testing.T) {
 			return nil
 		})
 		w := &wires{b: b, t: t}
-		e := start(t, b, engine.Options{Kinds: []*neuron.Kind{k}, Relay: w})
+		var kept []neuron.Content
+		e := start(t, b, engine.Options{Kinds: []*neuron.Kind{k}, Relay: w, Committed: func(group []*neuron.Record) {
+			for _, rec := range group {
+				kept = append(kept, rec.Contents...)
+			}
+		}})
 		w.add(e, id("source"), otherType.Alias(), keys("sink", 10)...)
 		deliver(t, e, fresh(t, id("source"), text))
 		quiet(t, e)
 		out, in := page(t, e, id("source"), neuron.Out), page(t, e, id("sink3"), neuron.In)
 		if got != 10 || out.Entries[0].Content.IsZero() || len(out.Entries[0].Payload) > 0 || len(in.Entries) != 1 {
 			t.Errorf("%d got it; %+v", got, out.Entries)
+		}
+		if len(kept) != 1 || !kept[0].Payload || kept[0].ID != out.Entries[0].Content {
+			t.Errorf("kept: %d contents, %+v", len(kept), kept[0].Payload)
 		}
 		var refusal *neuron.Refusal
 		if err := e.Deliver(t.Context(), fresh(t, id("source"), strings.Repeat("x", 64<<10))); !errors.As(err, &refusal) ||

@@ -28,6 +28,7 @@ type staged struct {
 	body    []byte
 	wrote   bool
 	refusal *neuron.Refusal
+	kept    *neuron.Result // of a turn that a connection carried: what stays of it where that has gone
 	started []neuron.Execution
 	// end is called with nil after the commit of a record without a turn, or with the error of one that failed alone.
 	end func(error)

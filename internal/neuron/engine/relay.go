@@ -72,7 +72,7 @@ func (e *Engine) carry(ctx context.Context, slot int, j *job) error {
 // uncarried takes back what carry did: the connection went before the commit.
 func (e *Engine) uncarried(s *staged, refusal *neuron.Refusal) {
 	j := s.j
-	j.d, j.ops, j.carried = j.row.Delivery, nil, false
+	j.d, j.ops, j.carried, j.kept = j.row.Delivery, nil, false, s.kept
 	e.settle(s.a, j, refusal)
 }
 

@@ -118,7 +118,10 @@ func (e *Engine) turn(ctx context.Context, w *worker, a *activation, j *job) {
 	e.inflight.Leave(w.seat)
 	cancel()
 	if err == nil {
-		err = e.complete(s, t.Result())
+		if err = e.complete(s, t.Result()); j.carried {
+			kept := t.Kept()
+			s.kept = &kept
+		}
 	}
 	switch {
 	case err == nil:
