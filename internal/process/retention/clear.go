@@ -272,7 +272,7 @@ func (k *Keeper) clearPayloads(ctx context.Context) error {
 			return err
 		}
 		if k.suspects[text] {
-			ops = append(ops, do(`delete from content where id = ? and payload = 1`, id[:]))
+			ops = append(ops, do(dropPayload, id[:]))
 		}
 		if len(ops) == chunk {
 			if err := k.write(ctx, 0, ops...); err != nil {
@@ -289,11 +289,11 @@ func (k *Keeper) clearPayloads(ctx context.Context) error {
 func (k *Keeper) named(ctx context.Context, ids map[string]bool) error {
 	look := func(b []byte) {
 		for rest := b; ; {
-			i := bytes.Index(rest, []byte(`"content":"`))
+			i := bytes.Index(rest, contentName)
 			if i < 0 {
 				return
 			}
-			rest = rest[i+len(`"content":"`):]
+			rest = rest[i+len(contentName):]
 			if end := bytes.IndexByte(rest, '"'); end > 0 {
 				delete(ids, string(rest[:end]))
 			}

@@ -97,19 +97,20 @@ func TestBounds(t *testing.T) {
 		w.exec(`insert into content (id, size, bytes, payload) values (?, 1, ?, 1)`, kept[:], []byte("x"))
 		for i := range int64(900) {
 			id := ident.New(now())
-			w.exec(`insert into dead_letter (id, delivery, code, error, attempts, ended_at) values (?, ?, 'c', '', 1, 0)`, id[:], []byte(named))
-			w.exec(`insert into event (session, seq, pid, kind, body, at) values ('a', ?, 0, 'note', ?, ?)`, 1000+i, []byte("{}"), now().UnixMicro())
-			w.exec(`insert into input (session, client_id, id, pid, mode, state, text, at) values ('a', ?, ?, 1, 'steer', ?, 'x', 0)`, fmt.Sprint("x", i), id[:],
+			w.later(`insert into dead_letter (id, delivery, code, error, attempts, ended_at) values (?, ?, 'c', '', 1, 0)`, id[:], []byte(named))
+			w.later(`insert into event (session, seq, pid, kind, body, at) values ('a', ?, 0, 'note', ?, ?)`, 1000+i, []byte("{}"), now().UnixMicro())
+			w.later(`insert into input (session, client_id, id, pid, mode, state, text, at) values ('a', ?, ?, 1, 'steer', ?, 'x', 0)`, fmt.Sprint("x", i), id[:],
 				[]string{"delivered", "admitted"}[i/890])
 			if i%100 == 0 {
-				w.exec(`insert into kernel (id, owner, session, branch, node, workspace, python, state, reason, token, bundle, os_pid, pgid, leader, epoch, last_seq, used_at, created_at)
+				w.later(`insert into kernel (id, owner, session, branch, node, workspace, python, state, reason, token, bundle, os_pid, pgid, leader, epoch, last_seq, used_at, created_at)
 values (?, 'o', 'a', ?, 'n', '', '', 'ended', '', '', '', 0, 0, '', 0, 0, 0, ?)`, id.String(), branch, 1000+i)
-				w.exec(`insert into kernel_inbox (kernel, item, at) values (?, 'done:x', 0)`, id.String())
-				w.exec(`insert into content (id, size, bytes, payload) values (?, 1, ?, 1)`, id[:], []byte("x"))
-				w.exec(`insert into ledger_sum (session, provider, model, attempts, input, cache_read, cache_write, output, reasoning, cost, unknown, estimated, removed_at)
+				w.later(`insert into kernel_inbox (kernel, item, at) values (?, 'done:x', 0)`, id.String())
+				w.later(`insert into content (id, size, bytes, payload) values (?, 1, ?, 1)`, id[:], []byte("x"))
+				w.later(`insert into ledger_sum (session, provider, model, attempts, input, cache_read, cache_write, output, reasoning, cost, unknown, estimated, removed_at)
 values (?, ?, ?, 1, 2, 3, 4, 5, 6, 7, 0, 1, ?)`, fmt.Sprint("gone", i), "p", "m", i)
 			}
 		}
+		w.now()
 		_, err := w.host.RunCell(t.Context(), "never", "c", wire.RunCell{Code: "1"})
 		if code(err) != wire.NotFound || w.one(`select count(*) from neuron where id = 'me/session/never'`) != 1 {
 			t.Fatalf("a stranger: %v", err)

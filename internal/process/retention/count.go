@@ -65,12 +65,18 @@ func (k *Keeper) count(ctx context.Context, t *target) (map[string]int64, error)
 			}
 		}
 	}
-	for _, id := range k.neurons(t) {
+	kin := k.neurons(t)
+	for _, id := range kin {
 		for table, sql := range ofNeuron {
 			if err := add(table, sql, id.String()); err != nil {
 				return nil, err
 			}
 		}
+		payloads, err := k.payloadsOf(ctx, id, kin)
+		if err != nil {
+			return nil, err
+		}
+		rows["content"] += int64(len(payloads))
 	}
 	for _, pid := range t.pids {
 		var after ident.ID

@@ -40,7 +40,7 @@ type Bounds struct {
 	Inputs      int           // of a session, those that have ended: 10,000
 	Kernels     int           // of a session, those that have ended: 100
 	Sums        int           // removed sessions whose sums are kept one by one: 10,000
-	Payloads    time.Duration // how long one that nothing names stays: 24 h
+	Payloads    time.Duration // how long one stays at least, also if nothing names it: 1 h
 	Strangers   time.Duration // how long a neuron of what never was stays: 1 h
 }
 
@@ -88,7 +88,7 @@ func New(o Options) *Keeper {
 	if o.Every == 0 {
 		o.Every = 10 * time.Minute
 	}
-	b, d := &o.Bounds, Bounds{10_000, 50_000, 10_000, 100, 10_000, 24 * time.Hour, time.Hour}
+	b, d := &o.Bounds, Bounds{10_000, 50_000, 10_000, 100, 10_000, time.Hour, time.Hour}
 	for _, f := range []struct{ have, or *int }{
 		{&b.DeadLetters, &d.DeadLetters}, {&b.Events, &d.Events}, {&b.Inputs, &d.Inputs}, {&b.Kernels, &d.Kernels}, {&b.Sums, &d.Sums},
 	} {

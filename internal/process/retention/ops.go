@@ -31,6 +31,7 @@ const (
 	dropKernel    = `delete from kernel where id = ?`
 	// dropContent spares what a message still names.
 	dropContent = `delete from content where id = ? and not exists (select 1 from message m where m.content = content.id)`
+	dropPayload = `delete from content where id = ? and payload = 1`
 	// sumLedger adds to the sums of a session what the next deletion takes away, in the same commit.
 	sumLedger = `insert into ledger_sum (session, provider, model, attempts, input, cache_read, cache_write, output, reasoning, cost, unknown, estimated, removed_at)
 select ?, provider, model, count(*), sum(input), sum(cache_read), sum(cache_write), sum(output), sum(reasoning), coalesce(sum(cost), 0),

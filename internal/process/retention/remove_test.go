@@ -86,6 +86,9 @@ func TestRemove(t *testing.T) {
 			t.Errorf("%d ledger rows of %d", n, spends)
 		}
 		for i := range 2 {
+			if n := w.one(`select count(*) from content where payload = 1`); n != 1 { // b2's
+				t.Errorf("%d payloads", n)
+			}
 			for session, rows := range map[string]string{"b": b, "b2": b2} {
 				if now := w.rowsOf(session); now != rows {
 					t.Errorf("session %s has\n%s\nhad\n%s", session, now, rows)
@@ -244,10 +247,10 @@ func TestRemoveInBoundedCommits(t *testing.T) {
 		w.exec(`update message set content = ? where content is not null and branch in (select branch from session where id = 'b')`, content)
 		for n := range int64(600) {
 			id := ident.New(now())
-			w.exec(`insert into message (branch, seq, id, role, body, attempt, at) values (?, ?, ?, 'note', ?, 0, 0)`, branch, 1000+n, id[:], []byte("{}"))
-			w.exec(`insert into event (session, seq, pid, kind, body, at) values ('a', ?, 0, 'note', ?, ?)`, 1000+n, []byte("{}"), now().UnixMicro())
+			w.later(`insert into message (branch, seq, id, role, body, attempt, at) values (?, ?, ?, 'note', ?, 0, 0)`, branch, 1000+n, id[:], []byte("{}"))
+			w.later(`insert into event (session, seq, pid, kind, body, at) values ('a', ?, 0, 'note', ?, ?)`, 1000+n, []byte("{}"), now().UnixMicro())
 		}
-		w.exec(`update event set seq = seq where session = 'none'`)
+		w.now()
 		commits := w.store.done.Load()
 		r, err := w.remove("a", wire.Remove{})
 		w.must(err)

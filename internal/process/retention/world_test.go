@@ -90,6 +90,7 @@ type world struct {
 	host   *process.Host
 	sup    *supervise.Supervisor
 	keeper *retention.Keeper
+	rows   []neuron.Op // of later
 }
 
 // onBoth runs a test on SQLite and on PostgreSQL.
@@ -388,4 +389,13 @@ func (e exec) Args() []any { return e.args }
 func (w *world) exec(sql string, args ...any) {
 	w.t.Helper()
 	w.must(w.engine.Write(w.t.Context(), 0, exec{sql, args}))
+}
+
+// later gathers such rows, and now writes them in one commit.
+func (w *world) later(sql string, args ...any) { w.rows = append(w.rows, exec{sql, args}) }
+
+func (w *world) now() {
+	w.t.Helper()
+	w.must(w.engine.Write(w.t.Context(), 0, w.rows...))
+	w.rows = nil
 }
