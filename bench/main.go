@@ -40,7 +40,7 @@ var figures = []figure{
 	{"kernel_cold_p50 cell_commit_p50 idle_ticks", instance.Cells},
 	{"registered_start registered_bytes warm_10k_mb", instance.Registered},
 	{"turn_disk_bytes", one(scale.File)},
-	{"turn_pg_wal_bytes turn_pg_cpu turn_pg_node_cpu connection_mb beat_1000_cpu beat_1000_node_cpu hint_cpu hint_node_cpu", scale.Shared},
+	{"turn_pg_wal_bytes turn_pg_cpu turn_pg_node_cpu connection_mb beat_1000_cpu beat_1000_node_cpu sweep_row_cpu hint_cpu hint_node_cpu", scale.Shared},
 }
 
 func one(run func(ctx context.Context, dir, fs string) (measure.Line, error)) func(context.Context, string, string) ([]measure.Line, error) {

@@ -32,6 +32,8 @@ const (
 	seconds   = 4
 	nodes     = 1000
 	listeners = 64
+	waiting   = 100_000 // rows of the outbox
+	page      = 4096    // of ids, as the engine reads them
 )
 
 type message struct {
@@ -86,7 +88,7 @@ type server struct {
 }
 
 // Shared returns the lines of PostgreSQL: turn_pg_wal_bytes, turn_pg_cpu, turn_pg_node_cpu, connection_mb,
-// beat_1000_cpu, beat_1000_node_cpu, hint_cpu and hint_node_cpu.
+// beat_1000_cpu, beat_1000_node_cpu, sweep_row_cpu, hint_cpu and hint_node_cpu.
 func Shared(ctx context.Context, dir, fs string) (lines []measure.Line, err error) {
 	if err := os.Chmod(dir, 0o711); err != nil { // the server may be another user's
 		return nil, err
@@ -113,7 +115,7 @@ func Shared(ctx context.Context, dir, fs string) (lines []measure.Line, err erro
 	if p.root, _, err = stat(int(p.watch.PID())); err != nil {
 		return nil, err
 	}
-	for _, part := range []func(context.Context, *postgres.Store, string) ([]measure.Line, error){p.turns, p.connections, p.beats, p.hints} {
+	for _, part := range []func(context.Context, *postgres.Store, string) ([]measure.Line, error){p.turns, p.connections, p.beats, p.sweeps, p.hints} {
 		more, err := part(ctx, s, dir)
 		if err != nil {
 			return nil, err
@@ -247,6 +249,46 @@ func (p *server) beats(ctx context.Context, s *postgres.Store, _ string) ([]meas
 	server, node, err = beat()
 	server.Bare, node.Bare = bare[0], bare[1]
 	return []measure.Line{server, node}, err
+}
+
+// sweeps measures what a row that waits in the outbox costs the server at each look that a node takes at all of them.
+func (p *server) sweeps(ctx context.Context, s *postgres.Store, _ string) ([]measure.Line, error) {
+	_, err := p.watch.Exec(ctx, fmt.Sprintf(`insert into outbox (id, place, target, delivery, due, first_try, tried, attempts, crashes, alarm)
+		select decode(lpad(to_hex(n), 32, '0'), 'hex'), n %% 256, 'me/bench/' || n, convert_to(repeat('x', 400), 'UTF8'), 0, 0, 0, 0, 0, 1
+		from generate_series(1, %d) n`, waiting)).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	theirs, _, err := p.used()
+	if err != nil {
+		return nil, err
+	}
+	rows := 0
+	_, err = measure.Drive(seconds*time.Second, 1, func(int, int) error {
+		for after, n := (ident.ID{}), page; n == page; {
+			n = 0
+			err := s.Query(ctx, neuron.SelectOutboxIDs, []any{after[:], int64(page)}, func(scan func(...any) error) error {
+				var id []byte
+				var place int64
+				if err := scan(&id, &place); err != nil {
+					return err
+				}
+				n++
+				copy(after[:], id)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			rows += n
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	theirsEnd, _, err := p.used()
+	return []measure.Line{micros("sweep_row_cpu", theirsEnd-theirs, rows)}, err
 }
 
 // hints measures what one announcement costs for each node that listens: at the server, and at the node.

@@ -38,12 +38,16 @@ func (e *Engine) Sweep(ctx context.Context) error {
 	if err := e.open(); err != nil {
 		return err
 	}
+	held := e.Holding()
+	if held.Len() == 0 {
+		return nil // what there may be is read as a place is gained
+	}
 	var after ident.ID
 	if e.sweeps%sweepAll != 0 {
 		after = ident.At(e.now().Add(-sweepBack))
 	}
 	e.sweeps++
-	ids, err := e.unknown(ctx, after, e.Holding())
+	ids, err := e.unknown(ctx, after, held)
 	if err != nil {
 		return err
 	}

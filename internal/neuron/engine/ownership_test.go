@@ -104,6 +104,39 @@ func TestLostHintsAreSwept(t *testing.T) {
 	}
 }
 
+// N-36: a node that holds no place asks the store nothing at a sweep: where nodes are more than places, most hold none.
+func TestSpareNodesDoNotSweep(t *testing.T) {
+	c := newCluster()
+	k := placed()
+	store := &queried{Store: c.store}
+	m := c.join(t, "spare", engine.Options{Kinds: []*neuron.Kind{k}, Store: store})
+	store.n.Store(0)
+	for range 13 {
+		if err := m.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := store.n.Load(); n != 0 {
+		t.Errorf("%d queries without a place", n)
+	}
+	m.take(t, places(0, 99))
+	store.n.Store(0)
+	if err := m.Sweep(t.Context()); err != nil || store.n.Load() == 0 {
+		t.Errorf("%d queries with places, %v", store.n.Load(), err)
+	}
+}
+
+// queried counts queries.
+type queried struct {
+	neuron.Store
+	n atomic.Int64
+}
+
+func (q *queried) Query(ctx context.Context, text string, args []any, row func(func(...any) error) error) error {
+	q.n.Add(1)
+	return q.Store.Query(ctx, text, args, row)
+}
+
 // N-17, N-36: the order of one sender to one target on one lane is kept while both move between nodes whose clocks differ,
 // hints come late, in any order or never, and each delivery is handled once.
 func TestOrderOverMoves(t *testing.T) {
