@@ -39,39 +39,17 @@ type lane struct {
 
 // remove takes an item out and reports whether it was the first.
 func (l *lane) remove(it *item) bool {
-	if l.items.Peek() == it {
-		l.items.Pop()
-		return true
-	}
-	var rest fifo.Queue[*item]
-	for l.items.Len() > 0 {
-		if other := l.items.Pop(); other != it {
-			rest.Push(other)
-		}
-	}
-	l.items = rest
-	return false
+	return l.items.Remove(func(other *item) bool { return other == it }) == 0
 }
 
 // insert puts an item behind those that its sender sent before it. Rows that other nodes have committed come out of order
 // sometimes; the first item of a lane that has begun stays the first.
 func (l *lane) insert(it *item) {
-	if l.items.Len() == 0 || l.items.Last().seq <= it.seq {
-		l.items.Push(it)
-		return
+	first := 0
+	if l.begun {
+		first = 1
 	}
-	var all fifo.Queue[*item]
-	for n := 0; l.items.Len() > 0; n++ {
-		if next := l.items.Peek(); it != nil && next.seq > it.seq && (n > 0 || !l.begun) {
-			all.Push(it)
-			it = nil
-		}
-		all.Push(l.items.Pop())
-	}
-	if it != nil {
-		all.Push(it)
-	}
-	l.items = all
+	l.items.Insert(it, first, func(other *item) bool { return other.seq > it.seq })
 }
 
 // item is an outbox row in memory.

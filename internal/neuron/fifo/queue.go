@@ -1,5 +1,7 @@
 package fifo
 
+import "slices"
+
 // Queue is a first-in first-out list that gives its memory back when it runs empty. Its users bound it.
 type Queue[T any] struct {
 	items []T
@@ -22,8 +24,27 @@ func (q *Queue[T]) Push(v T) {
 // Peek returns the oldest one of a queue that has any.
 func (q *Queue[T]) Peek() T { return q.items[q.head] }
 
-// Last returns the newest one of a queue that has any.
-func (q *Queue[T]) Last() T { return q.items[len(q.items)-1] }
+// Insert adds one before the newest ones that come after it, but never before the oldest so many.
+func (q *Queue[T]) Insert(v T, oldest int, after func(T) bool) {
+	q.Push(v)
+	at := len(q.items) - 1
+	for least := q.head + oldest; at > least && after(q.items[at-1]); at-- {
+		q.items[at] = q.items[at-1]
+	}
+	q.items[at] = v
+}
+
+// Remove takes out the oldest one that matches and returns its place, 0 for the oldest of all, -1 for none.
+func (q *Queue[T]) Remove(matches func(T) bool) int {
+	at := slices.IndexFunc(q.items[q.head:], matches)
+	switch {
+	case at == 0:
+		q.Pop()
+	case at > 0:
+		q.items = slices.Delete(q.items, q.head+at, q.head+at+1)
+	}
+	return at
+}
 
 // Pop takes the oldest one of a queue that has any.
 func (q *Queue[T]) Pop() T {
