@@ -45,10 +45,8 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 	} else if old != nil && old.State == stateRemoving {
 		return wire.Session{}, removed(id)
 	} else if old == nil {
-		if gone, err := wasRemoved(h.rows(ctx), id); err != nil {
-			return wire.Session{}, err
-		} else if gone {
-			return wire.Session{}, removed(id)
+		if gone, err := wasRemoved(h.rows(ctx), id); err != nil || gone {
+			return wire.Session{}, cmp.Or(err, removed(id))
 		}
 		if err := checkFolder(req.Workspace); err != nil {
 			return wire.Session{}, err
@@ -84,10 +82,8 @@ func (h *Host) Open(ctx context.Context, id string, req wire.OpenSession) (wire.
 
 // Close refuses further inputs and ends the session's process and python kernel; its history stays.
 func (h *Host) Close(ctx context.Context, id string) (wire.Session, error) {
-	if s, _, err := h.session(ctx, id); err != nil {
-		return wire.Session{}, err
-	} else if s == nil {
-		return wire.Session{}, h.absent(ctx, id)
+	if s, err := h.Session(ctx, id); err != nil {
+		return s, err
 	}
 	if err := h.deliver(ctx, sessionID(h.o.Owner, id), closeType.Alias(), closing{Session: id}); err != nil {
 		return wire.Session{}, h.missing(ctx, id, err)

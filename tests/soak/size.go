@@ -28,9 +28,9 @@ const (
 
 // sample is what the store measured at one moment.
 type sample struct {
-	at                   time.Duration
-	file, wal, free      int64
-	rows, steps, removed int64
+	at              time.Duration
+	file, wal, free int64
+	rows, steps     int64
 }
 
 // sizes writes constantly for a while, with sessions removed a minute after they ended, and says whether the file stops growing.
