@@ -93,17 +93,21 @@ func (s *several) close(ctx context.Context) error {
 func (s *several) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for {
+	for seen := ""; ; {
 		shared := true
 		for _, i := range s.all {
 			st, err := i.client.Status(ctx)
 			if err != nil {
 				return err
 			}
-			shared = shared && len(st.Nodes) == len(s.all)
+			seen = fmt.Sprintf("%+v", st.Nodes)
+			sharing := 0
 			for _, n := range st.Nodes {
-				shared = shared && n.Alive && n.Places >= places/len(s.all)-len(s.all)
+				if n.Alive && n.Places >= places/len(s.all)-len(s.all) {
+					sharing++
+				}
 			}
+			shared = shared && sharing == len(s.all)
 		}
 		if shared {
 			return nil
@@ -111,7 +115,7 @@ func (s *several) settle(ctx context.Context) error {
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("the daemons do not share the places: %w", ctx.Err())
+			return fmt.Errorf("the daemons do not share the places, %s: %w", seen, ctx.Err())
 		}
 	}
 }

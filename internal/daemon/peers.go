@@ -21,7 +21,7 @@ func (p peersOf) place(ctx context.Context, n api.Named) (place neuron.Place, kn
 	session := n.Session
 	switch {
 	case n.PID != 0:
-		session, err = p.host.SessionOf(ctx, n.PID)
+		return p.host.PlaceOf(ctx, n.PID)
 	case n.Cell != "":
 		session, err = p.host.SessionOfAnyCell(ctx, n.Cell)
 	case n.Neuron != "":

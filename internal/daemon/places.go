@@ -87,6 +87,9 @@ func (d *daemon) nodeOf() func(neuron.Place) string {
 	return func(place neuron.Place) string { return d.peers.NodeOf(place) }
 }
 
+// lostShown is how long a daemon is listed that has been lost and has left nothing.
+const lostShown = time.Hour
+
 // nodes are the daemons that share the store, as of the last beat.
 func (d *daemon) nodes() []wire.Node {
 	if d.shared == nil {
@@ -105,6 +108,9 @@ func (d *daemon) nodes() []wire.Node {
 	for _, n := range t.Nodes {
 		if n.Beat.IsZero() && held[n.ID] == 0 && n.ID != d.node {
 			continue // it has left in order
+		}
+		if !n.Alive && held[n.ID] == 0 && t.Now.Sub(n.Beat) > lostShown {
+			continue
 		}
 		row := wire.Node{ID: n.ID, URL: n.URL, Places: held[n.ID], Alive: n.Alive}
 		if !n.Beat.IsZero() {

@@ -32,11 +32,19 @@ func (h *Host) Release(places neuron.PlaceSet) {
 // Busy reports whether a process of the place holds a slot. It calls nobody.
 func (h *Host) Busy(place neuron.Place) bool { return h.slots.busy(place) }
 
-// SessionOf returns the session of a process, "" where there is none.
-func (h *Host) SessionOf(ctx context.Context, pid uint64) (string, error) {
+// PlaceOf returns the place of a process; known is false where there is no such process.
+func (h *Host) PlaceOf(ctx context.Context, pid uint64) (place neuron.Place, known bool, err error) {
+	if place, ok := h.places.known.get(ident.PID(pid).String()); ok {
+		return place, true, nil
+	}
 	session := ""
-	err := h.rows(ctx).Query(`select session from process where pid = ?`, []any{int64(pid)}, func(scan func(...any) error) error { return scan(&session) })
-	return session, err
+	err = h.rows(ctx).Query(`select session from process where pid = ?`, []any{int64(pid)}, func(scan func(...any) error) error { return scan(&session) })
+	if err != nil || session == "" {
+		return 0, false, err
+	}
+	place = neuron.PlaceOf(session)
+	h.places.put(ident.PID(pid), place)
+	return place, true, nil
 }
 
 // SessionOfAnyCell returns the session of a cell that runs or has ended, of whatever place, "" where there is none.
