@@ -50,6 +50,7 @@ var (
 	endType   = neuron.NewType[neuron.Ended]("model.end.v1")
 	sumType   = neuron.NewType[int64]("model.sum.v1")
 	errTrial  = errors.New("this attempt fails")
+	errFault  = errors.New("the store fails")
 	endedType = "neuron.delivery_ended.v1" // what the runtime itself sends
 )
 
@@ -312,6 +313,7 @@ type actor struct {
 	*engine.Engine
 	store  neuron.Store
 	mortal *mortal
+	failed atomic.Bool // its store did
 }
 
 func modelLimits() neuron.Limits {
@@ -335,7 +337,9 @@ func (s *stage) live(node int, commit int64) {
 	s.must(err)
 	m := &mortal{Store: store}
 	m.at.Store(commit)
-	e, err := engine.New(engine.Options{
+	a := &actor{store: store, mortal: m}
+	a.Engine, err = engine.New(engine.Options{
+		Fatal: func(error) { a.failed.Store(true) },
 		Store: m, Kinds: s.actors.kinds(), Types: []string{deedType.Alias(), factType.Alias(), endType.Alias()}, Node: fmt.Sprint("node", node),
 		Adapters: map[string]neuron.Adapter{"work": counter.Work{}}, Limits: modelLimits(),
 		Elsewhere: func(hints []neuron.Hint) {
@@ -351,10 +355,23 @@ func (s *stage) live(node int, commit int64) {
 		},
 	})
 	s.must(err)
-	if err := e.Start(s.ctx); err != nil && !m.dead.Load() {
+	if err := a.Start(s.ctx); errors.Is(err, errFault) {
+		a.failed.Store(true)
+	} else if err != nil && !m.dead.Load() {
 		s.t.Fatal(err)
 	}
-	s.set(node, &actor{e, store, m})
+	s.set(node, a)
+}
+
+// revive begins new lives of nodes whose stores have failed.
+func (s *stage) revive() {
+	for i, a := range s.nodes {
+		for a != nil && a.failed.Load() {
+			s.bury(i)
+			s.live(i, 0)
+			a = s.nodes[i]
+		}
+	}
 }
 
 func (s *stage) set(node int, a *actor) {
@@ -469,6 +486,7 @@ func play(t *rapid.T, ctx context.Context, a arena, owner string, phases []phase
 		if p.Again {
 			s.deliver(all[:had])
 		}
+		s.revive()
 		next := phase{}
 		if n+1 < len(phases) {
 			next = phases[n+1]
@@ -502,6 +520,7 @@ func play(t *rapid.T, ctx context.Context, a arena, owner string, phases []phase
 		}
 	}
 	for tries := 0; len(todo) > 0; tries++ {
+		s.revive()
 		if todo = s.deliver(todo); tries > 1000 {
 			t.Fatalf("%d deliveries are not taken", len(todo))
 		}
@@ -541,7 +560,12 @@ func (s *stage) settle() {
 	defer cancel()
 	for {
 		for _, a := range s.nodes {
-			if err := errors.Join(a.Sweep(ctx), a.Quiet(ctx)); err != nil {
+			err := errors.Join(a.Sweep(ctx), a.Quiet(ctx))
+			if errors.Is(err, errFault) {
+				s.revive()
+				continue
+			}
+			if err != nil {
 				s.t.Fatalf("not quiet: %v, %+v", err, a.Stats())
 			}
 		}

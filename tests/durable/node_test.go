@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -83,6 +84,7 @@ type setup struct {
 	name  string
 	lease time.Duration
 	env   []string
+	via   []string // a program that runs the node somewhere else
 }
 
 // process is one OS process of a node.
@@ -113,8 +115,10 @@ func start(t testing.TB, s setup, env ...string) *process {
 	} else {
 		args = append(args, "-inflight", filepath.Join(nodeDir(t, s.name), "inflight"))
 	}
-	p := &process{t: t, cmd: exec.Command(build(t), args...), done: make(chan struct{}), waiting: map[int]chan line{}, log: &strings.Builder{}}
+	p := &process{t: t, done: make(chan struct{}), waiting: map[int]chan line{}, log: &strings.Builder{}}
 	p.more = sync.NewCond(&p.mu)
+	words := slices.Concat(s.via, []string{build(t)}, args)
+	p.cmd = exec.Command(words[0], words[1:]...)
 	p.cmd.Env = append(append(os.Environ(), s.env...), env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stderr = p.log
@@ -297,7 +301,12 @@ func (p *process) kill() { _ = p.cmd.Process.Kill(); p.wait() }
 
 // wait waits for the end and reports whether SIGKILL was it.
 func (p *process) wait() (killed bool) {
+	late := time.AfterFunc(patience, func() {
+		p.t.Error("the node does not end")
+		_ = p.cmd.Process.Kill()
+	})
 	<-p.done
+	late.Stop()
 	p.ended.Do(func() { _ = p.cmd.Wait() })
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL

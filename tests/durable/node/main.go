@@ -33,12 +33,11 @@ func main() {
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { defer stop(); n.read(ctx, &wg) })
-	err := n.lives(ctx)
-	wg.Wait()
-	if err != nil {
+	if err := n.lives(ctx); err != nil {
 		n.log.Error("ended", "error", err)
 		os.Exit(1)
 	}
+	wg.Wait()
 }
 
 type node struct {
