@@ -28,6 +28,9 @@ func Run(ctx context.Context, o Options) (v Verdict, err error) {
 	r := &run{o: o, t: t, random: rand.New(rand.NewPCG(o.Seed, o.Seed))}
 	defer r.release()
 	if err := r.startAll(ctx); err != nil {
+		if ctx.Err() != nil { // nothing has run in it yet
+			return Verdict{Interrupted: true, Seed: o.Seed, Daemons: o.Daemons}, nil
+		}
 		return v, err
 	}
 	script, err := writeScript(o.Dir)

@@ -21,6 +21,7 @@ import (
 	"soma/internal/cli/plain"
 	"soma/internal/cli/retention"
 	"soma/internal/cli/stores"
+	"soma/internal/cli/trial"
 	"soma/internal/config"
 	"soma/internal/lifecycle"
 )
@@ -128,6 +129,7 @@ func (a *app) commands() *cobra.Command {
 	root.AddCommand(evidence.Commands(lookingBack{a})...)
 	root.AddCommand(retention.Commands(lookingBack{a})...)
 	root.AddCommand(stores.Commands(whole{a})...)
+	root.AddCommand(trial.Commands(whole{a})...)
 	root.SetHelpCommand(cmdHelp())
 	return root
 }
