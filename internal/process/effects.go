@@ -96,7 +96,7 @@ func (w *work) append(m message.Message, attempt int) wire.Message {
 }
 
 func (w *work) deliver(clientID string) error {
-	text, ok := w.h.texts.get(inputKey{w.s.Session, clientID})
+	text, ok := w.h.texts.Get(inputKey{w.s.Session, clientID})
 	if !ok {
 		in, err := findInput(w.t, w.s.Session, clientID)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"soma/internal/agent/model"
 	"soma/internal/agent/price"
 	"soma/internal/neuron"
+	"soma/internal/process/recent"
 	"soma/internal/process/spool"
 )
 
@@ -83,8 +84,8 @@ type Host struct {
 	shown   shown
 
 	histories histories
-	texts     *recent[inputKey, string] // of inputs, as committed
-	states    *recent[ident.PID, decoded]
+	texts     *recent.Map[inputKey, string] // of inputs, as committed
+	states    *recent.Map[ident.PID, decoded]
 }
 
 // Bounds of what is remembered, in entries and in bytes of one.
@@ -100,8 +101,8 @@ type inputKey struct{ session, clientID string }
 // New returns a host that is not running yet: wire its Kinds and Adapter into an engine, then Start it with that engine.
 func New(o Options) *Host {
 	h := &Host{
-		o: o, places: places{known: newRecent[string, neuron.Place](maxPlaces)}, texts: newRecent[inputKey, string](maxTexts),
-		states: newRecent[ident.PID, decoded](maxStates),
+		o: o, places: places{known: recent.New[string, neuron.Place](maxPlaces)}, texts: recent.New[inputKey, string](maxTexts),
+		states: recent.New[ident.PID, decoded](maxStates),
 	}
 	h.slots = newSlots(h)
 	h.pids.host = h
@@ -171,7 +172,7 @@ func (h *Host) Committed(op neuron.Op) {
 	switch op := op.(type) {
 	case *insertInput:
 		if len(op.text) <= maxTextSize {
-			h.texts.put(inputKey{op.session, op.clientID}, op.text)
+			h.texts.Put(inputKey{op.session, op.clientID}, op.text)
 		}
 		h.shown.inputs(op.session)
 	case *moveInput:

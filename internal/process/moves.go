@@ -25,8 +25,8 @@ func (h *Host) Release(places neuron.PlaceSet) {
 	h.cells.release(places)
 	h.shown.clear()
 	h.histories.clear()
-	h.texts.clear()
-	h.states.clear()
+	h.texts.Clear()
+	h.states.Clear()
 }
 
 // Busy reports whether a process of the place holds a slot. It calls nobody.
@@ -34,7 +34,7 @@ func (h *Host) Busy(place neuron.Place) bool { return h.slots.busy(place) }
 
 // PlaceOf returns the place of a process; known is false where there is no such process.
 func (h *Host) PlaceOf(ctx context.Context, pid uint64) (place neuron.Place, known bool, err error) {
-	if place, ok := h.places.known.get(ident.PID(pid).String()); ok {
+	if place, ok := h.places.known.Get(ident.PID(pid).String()); ok {
 		return place, true, nil
 	}
 	session := ""

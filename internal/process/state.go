@@ -155,7 +155,7 @@ func (w *work) load() (fresh bool, err error) {
 		return false, neuron.Settle(err)
 	}
 	raw := w.t.Result().State
-	if known, ok := w.h.states.get(w.pid); ok && bytes.Equal(known.raw, raw) {
+	if known, ok := w.h.states.Get(w.pid); ok && bytes.Equal(known.raw, raw) {
 		w.s = known.s
 	} else if w.s, err = neuron.State(w.t, processType, nil); err != nil {
 		return false, err
@@ -215,7 +215,7 @@ func (w *work) finish(sums sums) error {
 		return err
 	}
 	if raw := w.t.Result().State; len(raw) <= maxStateSize {
-		w.h.states.put(w.pid, decoded{raw, w.s})
+		w.h.states.Put(w.pid, decoded{raw, w.s})
 	}
 	return nil
 }

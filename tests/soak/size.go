@@ -20,7 +20,9 @@ import (
 const (
 	keepFor    = time.Minute // how long sessions stay while it runs
 	sampleTime = 5 * time.Second
-	maxWAL     = 128 << 20
+	// sessionTick is the pause between two sessions: less than a slow machine can do, so that the work is always the same.
+	sessionTick = 200 * time.Millisecond
+	maxWAL      = 128 << 20
 	// maxGrowth is how much larger than in the second third of the time the file may be in the last: as much work as ever was
 	// done, and as much removed.
 	maxGrowth = 1.15
@@ -67,9 +69,16 @@ func sizes(ctx context.Context, length time.Duration, agents int) (clean bool, e
 	working, enough := context.WithTimeout(ctx, length)
 	defer enough()
 	var wg sync.WaitGroup
+	pace := time.NewTicker(sessionTick)
+	defer pace.Stop()
 	for range agents {
 		wg.Go(func() {
-			for working.Err() == nil {
+			for {
+				select {
+				case <-pace.C:
+				case <-working.Done():
+					return
+				}
 				if err := talk(working, d, script); err == nil {
 					steps.Add(9)
 				} else if working.Err() == nil {
