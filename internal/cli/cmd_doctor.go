@@ -224,7 +224,7 @@ func (a *app) checkStore(status *wire.Status) finding {
 	defer f.Close()
 	head := make([]byte, 16)
 	if _, err := io.ReadFull(f, head); err != nil || !bytes.HasPrefix(head, []byte("SQLite format 3")) {
-		return found("store", gradeFail, "put a backup in its place", "%s is no database", a.home.Database())
+		return found("store", gradeFail, "restore a backup with soma restore --replace", "%s is no database", a.home.Database())
 	}
 	return found("store", gradeOK, "", "%s is there; the daemon checks its schema when it starts", a.home.Database())
 }

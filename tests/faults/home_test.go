@@ -62,13 +62,13 @@ func TestUnusableHomes(t *testing.T) { // I-01, I-15
 			if _, err := f.WriteAt(make([]byte, info.Size()-100), 100); err != nil {
 				t.Fatal(err)
 			}
-		}, `cannot open the store \S+: .*malformed.*: put a backup in its place, or use another home`},
+		}, `cannot open the store \S+: .*malformed.*: restore a backup with soma restore --replace, or use another home`},
 		"cut database": {func(t *testing.T, p *place) {
 			p.query(`vacuum`)
 			if err := os.Truncate(p.home.Database(), 8192); err != nil {
 				t.Fatal(err)
 			}
-		}, `cannot open the store \S+: .*malformed.*: put a backup in its place, or use another home`},
+		}, `cannot open the store \S+: .*malformed.*: restore a backup with soma restore --replace, or use another home`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)

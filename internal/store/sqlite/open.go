@@ -125,7 +125,7 @@ func open(ctx context.Context, path string, options Options) (_ *Store, err erro
 		case lib.SQLITE_NOTADB:
 			err = schema.Foreign(len(migrations))
 		case lib.SQLITE_CORRUPT:
-			err = fmt.Errorf("%w: put a backup in its place, or use another home", err)
+			err = fmt.Errorf("%w: restore a backup with soma restore --replace, or use another home", err)
 		}
 	}()
 	durable := "synchronous(full)"
