@@ -17,9 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"soma/bench/measure"
+	"soma/bench/turns"
 	"soma/ident"
 	"soma/internal/neuron"
-	"soma/internal/neuron/engine"
 	"soma/internal/neuron/lease"
 	"soma/internal/store/postgres"
 	"soma/internal/store/postgres/postgrestest"
@@ -28,19 +28,12 @@ import (
 
 const (
 	clients   = 64
-	neurons   = 1000
 	seconds   = 4
 	nodes     = 1000
 	listeners = 64
 	waiting   = 100_000 // rows of the outbox
 	page      = 4096    // of ids, as the engine reads them
 )
-
-type message struct {
-	Text string `json:"text"`
-}
-
-var noted = neuron.NewType[message]("bench.noted.v1")
 
 // File returns the line turn_disk_bytes: what a turn writes on SQLite, the copies from the WAL into the database included.
 func File(ctx context.Context, dir, fs string) (line measure.Line, err error) {
@@ -63,20 +56,12 @@ func File(ctx context.Context, dir, fs string) (line measure.Line, err error) {
 
 // drive lets clients send deliveries to neurons for some seconds.
 func drive(ctx context.Context, s neuron.Store, inflight string) (r measure.Result, err error) {
-	k := neuron.NewKind("bench")
-	neuron.Handle(k, noted, func(*neuron.Turn, message) error { return nil })
-	e, err := engine.New(engine.Options{Store: s, Kinds: []*neuron.Kind{k}, Types: []string{noted.Alias()}, Inflight: inflight})
+	e, err := turns.Start(ctx, s, inflight)
 	if err != nil {
 		return r, err
 	}
-	if err := e.Start(ctx); err != nil {
-		return r, err
-	}
 	defer func() { err = errors.Join(err, e.Stop(ctx)) }()
-	text := message{strings.Repeat("x", 180)}
-	return measure.Drive(seconds*time.Second, clients, func(client, n int) error {
-		return engine.Fire(ctx, e, neuron.ID{Owner: "me", Kind: "bench", Key: fmt.Sprint((n*clients + client) % neurons)}, noted, text)
-	})
+	return measure.Drive(seconds*time.Second, clients, turns.Deliver(ctx, e))
 }
 
 // server is a PostgreSQL of the bench's own, and a connection to look at it.
@@ -148,21 +133,6 @@ func micros(name string, d time.Duration, n int) measure.Line {
 	return measure.Line{Name: name, Value: float64(d.Nanoseconds()) / 1000 / float64(n), Unit: "us", N: n}
 }
 
-// alone is a store of one node, which takes all places as it begins.
-type alone struct{ *postgres.Store }
-
-func (s alone) Claim(ctx context.Context, node string) (neuron.Fence, error) {
-	f, err := s.Store.Claim(ctx, node)
-	if err != nil {
-		return f, err
-	}
-	taken, err := s.Take(ctx, f, neuron.AllPlaces())
-	for p, t := range taken {
-		f.Places[p] = t.Epoch
-	}
-	return f, err
-}
-
 const walBytes = "select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"
 
 // turns measures what a turn costs the server and its node, clients included.
@@ -175,7 +145,7 @@ func (p *server) turns(ctx context.Context, s *postgres.Store, dir string) ([]me
 	if err != nil {
 		return nil, err
 	}
-	r, err := drive(ctx, alone{s}, filepath.Join(dir, "inflight"))
+	r, err := drive(ctx, turns.Alone{Store: s}, filepath.Join(dir, "inflight"))
 	if err != nil {
 		return nil, err
 	}

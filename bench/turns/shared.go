@@ -14,11 +14,11 @@ import (
 	"soma/internal/store/postgres/postgrestest"
 )
 
-// alone is a store of one node, which takes all places as it begins.
-type alone struct{ *postgres.Store }
+// Alone is a store of one node, which takes all places as it begins.
+type Alone struct{ *postgres.Store }
 
 // Claim begins a life and takes all places.
-func (s alone) Claim(ctx context.Context, node string) (neuron.Fence, error) {
+func (s Alone) Claim(ctx context.Context, node string) (neuron.Fence, error) {
 	f, err := s.Store.Claim(ctx, node)
 	if err != nil {
 		return f, err
@@ -59,7 +59,7 @@ func Shared(ctx context.Context, dir, fs string) (lines []measure.Line, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	e, err := start(ctx, alone{s}, filepath.Join(dir, "inflight"))
+	e, err := Start(ctx, Alone{s}, filepath.Join(dir, "inflight"))
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Shared(ctx context.Context, dir, fs string) (lines []measure.Line, err erro
 
 	var ours, theirs, worst float64
 	var n int
-	op := deliver(ctx, e)
+	op := Deliver(ctx, e)
 	for range seconds {
 		r, err := bare.Run(time.Second, clients)
 		if err != nil {

@@ -46,7 +46,7 @@ func Run(ctx context.Context, dir, fs string) (lines []measure.Line, err error) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	e, err := start(ctx, s, filepath.Join(dir, "inflight"))
+	e, err := Start(ctx, s, filepath.Join(dir, "inflight"))
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func Run(ctx context.Context, dir, fs string) (lines []measure.Line, err error) 
 
 	var ours, theirs, worst float64
 	var n int
-	op := deliver(ctx, e)
+	op := Deliver(ctx, e)
 	for range seconds {
 		r, err := bare.Run(time.Second, clients)
 		if err != nil {
@@ -84,8 +84,8 @@ func Run(ctx context.Context, dir, fs string) (lines []measure.Line, err error) 
 	}), nil
 }
 
-// start runs an engine whose neurons note what they are sent.
-func start(ctx context.Context, s neuron.Store, inflight string) (*engine.Engine, error) {
+// Start runs an engine whose neurons note what they are sent.
+func Start(ctx context.Context, s neuron.Store, inflight string) (*engine.Engine, error) {
 	k := neuron.NewKind("bench")
 	neuron.Handle(k, noted, func(*neuron.Turn, message) error { return nil })
 	e, err := engine.New(engine.Options{Store: s, Kinds: []*neuron.Kind{k}, Types: []string{noted.Alias()}, Inflight: inflight})
@@ -95,8 +95,8 @@ func start(ctx context.Context, s neuron.Store, inflight string) (*engine.Engine
 	return e, e.Start(ctx)
 }
 
-// deliver returns a round: one small message to one of the neurons.
-func deliver(ctx context.Context, e *engine.Engine) func(client, n int) error {
+// Deliver returns a round: one small message to one of the neurons.
+func Deliver(ctx context.Context, e *engine.Engine) func(client, n int) error {
 	payload, _ := json.Marshal(message{strings.Repeat("x", 180)})
 	ids := make([]neuron.ID, neurons)
 	for i := range ids {
