@@ -28,7 +28,6 @@ type doors struct {
 	url, fingerprint string
 	hosts            []string
 	exposed          bool
-	away             lifecycle.Tasks
 }
 
 // openDoors listens, on TCP where the settings say so.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ func (q *Question) request(ctx context.Context, base string) (*http.Request, err
 	if err != nil {
 		return nil, err
 	}
-	req.Header = q.Header.Clone()
+	maps.Copy(req.Header, q.Header)
 	if len(q.Body) == 0 {
 		req.Body, req.ContentLength = http.NoBody, 0
 	}
