@@ -30,10 +30,9 @@ type Daemon struct {
 	// Client goes the way that is cut; straight does not.
 	Client, straight *client.Client
 
-	mu      sync.Mutex
-	cmd     *exec.Cmd
-	deaths  int // so far
-	stopped bool
+	mu     sync.Mutex
+	cmd    *exec.Cmd
+	deaths int // so far
 }
 
 // settings are what a daemon is started with.
