@@ -9,6 +9,7 @@ FOR ?= 5m
 ENGINE ?= sqlite
 DAEMONS ?= 1
 FUZZTIME ?= 10s
+PROVE := go test -v -count 1 -timeout 0
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,8 +36,13 @@ lint: ## vet and staticcheck
 bench: ## the figures, one JSON line each
 	@go run ./bench
 
-soak: ## random kills: make soak KILLS=200, or ENGINE=postgres DAEMONS=3 FOR=5m; or the size of the store: WHAT=size FOR=5m
-	go run ./tests/soak -what $(WHAT) -kills $(KILLS) -for $(FOR) -engine $(ENGINE) -daemons $(DAEMONS)
+soak: ## random kills: make soak KILLS=200, or ENGINE=postgres DAEMONS=3 FOR=5m; or WHAT=size, model, clients, power FOR=5m
+	@case "$(WHAT)" in \
+	model) exec $(PROVE) ./tests/durable -run '^TestModel' -for $(FOR) ;; \
+	clients) exec $(PROVE) ./tests/durable -run '^TestLinearizable$$' -for $(FOR) ;; \
+	power) exec $(PROVE) ./tests/durable/power -run '^TestPowerLoss$$' -for $(FOR) ;; \
+	*) exec go run ./tests/soak -what $(WHAT) -kills $(KILLS) -for $(FOR) -engine $(ENGINE) -daemons $(DAEMONS) ;; \
+	esac
 
 verify: ## every row marked done in docs/spec names a test that carries it
 	go run ./internal/specrows verify

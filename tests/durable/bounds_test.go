@@ -77,6 +77,7 @@ func stores(t *testing.T, fn func(t *testing.T, s neuron.Store)) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s, err := open(t)
 			if err != nil {
 				t.Fatal(err)

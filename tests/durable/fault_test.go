@@ -46,7 +46,7 @@ func TestStoreFaults(t *testing.T) {
 	}
 	methods := map[fault.Method][]int{
 		fault.Claim: {1}, fault.Commit: {1, 2, 3, 5, 9}, fault.Neuron: {1, 3}, fault.ReserveKeys: {1}, fault.Settled: {1, 4},
-		fault.Outbox: {1}, fault.Executions: {1}, fault.OutboxRows: {1},
+		fault.Outbox: {1}, fault.Executions: {1},
 	}
 	met := 0
 	for m, calls := range methods {

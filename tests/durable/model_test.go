@@ -609,7 +609,10 @@ func (s *stage) compare(owner string, phases []phase) {
 
 var owners atomic.Int64
 
-// check plays random programs on an arena.
+// models is how many tests share the time that is given.
+const models = 4
+
+// checkModel plays random programs on an arena.
 func checkModel(t *testing.T, fates []fate, make func() arena) {
 	nodes := make().nodes()
 	began := time.Now()
@@ -618,7 +621,7 @@ func checkModel(t *testing.T, fates []fate, make func() arena) {
 			phases := programs(fates, nodes).Draw(rt, "program")
 			play(rt, t.Context(), make(), fmt.Sprint("owner", owners.Add(1)), phases)
 		})
-		if time.Since(began) >= *soakFor || t.Failed() {
+		if time.Since(began) >= *soakFor/models || t.Failed() {
 			return
 		}
 	}

@@ -175,9 +175,9 @@ func (w *work) client(ctx context.Context, e *engine.Engine, s neuron.Store, r *
 
 // maybe loses power at this moment, by lot: seldom at a write to the WAL, more often where the database itself is written.
 func (w *work) maybe(path, what string, most int) {
-	oneIn := 2000
+	oneIn := 500
 	if what != "write" || !strings.HasSuffix(path, "-wal") {
-		oneIn = 100
+		oneIn = 50
 	}
 	if w.taken >= most || w.disk.lot.IntN(oneIn) != 0 {
 		return
@@ -251,14 +251,18 @@ func TestPowerLoss(t *testing.T) {
 		if *soakFor > 0 {
 			t.Logf("seed %d", seed)
 		}
-		n, err := losePower(t, seed, 400, 25)
+		many, most := 150, 15
+		if *soakFor > 0 { // until the WAL begins anew
+			many, most = 1500, 40
+		}
+		n, err := losePower(t, seed, many, most)
 		if err != nil {
 			t.Fatal(err)
 		}
 		total += n
 	}
 	t.Logf("power was lost %d times, after %d fsyncs", total, theDisk.syncs)
-	if total < 10 {
+	if total < 5 {
 		t.Errorf("power was lost only %d times", total)
 	}
 }
