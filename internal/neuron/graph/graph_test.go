@@ -206,6 +206,9 @@ func TestExpiry(t *testing.T) {
 					!c.handled && codes[0] != neuron.MissingConnection) {
 					t.Errorf("the target's feed: %q", codes)
 				}
+				if heard := len(w.said()); !c.handled && !c.carried.IsZero() && heard != 0 {
+					t.Errorf("the target's handler ran %d times", heard)
+				}
 			})
 		}
 	})
