@@ -363,8 +363,11 @@ func (s *stage) live(node int, commit int64) {
 	s.set(node, a)
 }
 
-// revive begins new lives of nodes whose stores have failed.
+// revive begins a new life of the one node where its store has failed. Of several, phases say what becomes of them.
 func (s *stage) revive() {
+	if len(s.nodes) > 1 {
+		return
+	}
 	for i, a := range s.nodes {
 		for a != nil && a.failed.Load() {
 			s.bury(i)
