@@ -10,6 +10,7 @@ import (
 	"soma/internal/process"
 	"soma/internal/pykernel"
 	"soma/internal/store/postgres"
+	"soma/internal/store/schema"
 	"soma/internal/store/sqlite"
 )
 
@@ -64,7 +65,8 @@ func (d *daemon) unusable(err error) error {
 
 // final reports whether an error of the shared store stays when it is opened again.
 func final(err error) bool {
-	var schema *postgres.SchemaError
+	var known *postgres.SchemaError
 	var version *postgres.VersionError
-	return errors.As(err, &schema) || errors.As(err, &version)
+	var sealed *schema.SealedError
+	return errors.As(err, &known) || errors.As(err, &version) || errors.As(err, &sealed)
 }
