@@ -9,7 +9,7 @@ const (
 	Open           // no credential is asked for
 	Read           // sees everything
 	Operate        // works with sessions and processes
-	Peer           // another daemon of the store, for one that it has let do this
+	Peer           // another daemon of the store: does what is owned for one whose level it has checked, and else what Operate does
 	Admin          // rules the daemon
 )
 

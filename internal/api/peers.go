@@ -135,7 +135,7 @@ func (s *Server) relay(ctx context.Context, c *call, body io.Reader) error {
 			err = nil
 		}
 		if err != nil || event.Len()+len(line) > maxRelayed {
-			return nil // of events only whole ones
+			return out.flush() // of events only whole ones
 		}
 		last = last || bytes.HasPrefix(line, []byte("event: "+wire.DaemonStopping)) || bytes.HasPrefix(line, []byte("event: "+wire.StreamRefused))
 		event.Write(line)
@@ -143,7 +143,7 @@ func (s *Server) relay(ctx context.Context, c *call, body io.Reader) error {
 			continue
 		}
 		if last {
-			return nil
+			return out.flush()
 		}
 		if time.Since(out.checked) >= s.heartbeat {
 			if err := out.check(); err != nil {
