@@ -32,7 +32,9 @@ type Daemon struct {
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
-	deaths int // so far
+	exited chan struct{} // closed when cmd has ended
+	deaths int           // so far, by our hand
+	waits  sync.WaitGroup
 }
 
 // settings are what a daemon is started with.
@@ -127,7 +129,12 @@ func (d *Daemon) startLocked() error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot start the daemon: %w", err)
 	}
-	d.cmd = cmd
+	exited := make(chan struct{})
+	d.cmd, d.exited = cmd, exited
+	d.waits.Go(func() {
+		_ = cmd.Wait() // its state is asked for
+		close(exited)
+	})
 	return nil
 }
 
@@ -143,10 +150,8 @@ func (d *Daemon) kill() error {
 
 func (d *Daemon) killLocked() {
 	d.deaths++
-	if d.cmd.ProcessState == nil {
-		_ = d.cmd.Process.Kill()
-		_ = d.cmd.Wait() // how it ended is known
-	}
+	_ = d.cmd.Process.Kill() // one that has ended is as good
+	<-d.exited
 }
 
 // again kills the daemon and starts the next, and returns its number.
@@ -161,6 +166,24 @@ func (d *Daemon) life() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.deaths
+}
+
+// now returns the number of the daemon that runs, and what is closed at its end.
+func (d *Daemon) now() (life int, exited <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.deaths, d.exited
+}
+
+// startedAgain starts the daemon of a life again that has ended by itself, and says how it ended; ok is false if it was killed.
+func (d *Daemon) startedAgain(life int) (how *os.ProcessState, ok bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.deaths != life {
+		return nil, false, nil
+	}
+	how = d.cmd.ProcessState
+	return how, true, d.startLocked()
 }
 
 // signal sends a signal to the daemon that runs now.
@@ -224,21 +247,22 @@ func (d *Daemon) Stop(ctx context.Context) ([]string, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	ended := make(chan error, 1)
-	go func(cmd *exec.Cmd) { ended <- cmd.Wait() }(d.cmd)
 	select {
-	case err = <-ended:
+	case <-d.exited:
 	case <-time.After(stopTime):
-		err = errors.Join(errors.New("it does not end"), d.cmd.Process.Kill(), <-ended)
+		_ = d.cmd.Process.Kill()
+		<-d.exited
+		return nil, errors.New("the daemon does not end")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the daemon did not stop well: %w", err)
+	if !d.cmd.ProcessState.Success() {
+		return nil, fmt.Errorf("the daemon did not stop well: %v", d.cmd.ProcessState)
 	}
 	return processesOf(d.home.Dir())
 }
 
-// close lets the clients go.
+// close lets the clients of a killed or stopped daemon go.
 func (d *Daemon) close() {
+	d.waits.Wait()
 	d.straight.Close()
 	d.Client.Close()
 	if d.relay != nil {

@@ -39,9 +39,12 @@ func Run(ctx context.Context, o Options) (v Verdict, err error) {
 	}
 	working, enough := context.WithCancel(ctx)
 	defer enough()
-	var told sync.WaitGroup
+	var beside sync.WaitGroup // what goes on until the work is done
 	quiet := make(chan struct{})
-	told.Go(func() { r.tell(began, working, quiet) })
+	beside.Go(func() { r.tell(began, working, quiet) })
+	for _, d := range r.daemons {
+		beside.Go(func() { r.mind(d, quiet) })
+	}
 	var work sync.WaitGroup
 	for i := range o.Agents {
 		work.Go(func() {
@@ -57,7 +60,7 @@ func Run(ctx context.Context, o Options) (v Verdict, err error) {
 	work.Wait()
 	r.watches.Wait()
 	close(quiet)
-	told.Wait()
+	beside.Wait()
 	if err != nil && ctx.Err() == nil {
 		return v, err
 	}
@@ -99,6 +102,14 @@ func (r *run) startAll(ctx context.Context) error {
 		}
 		r.daemons = append(r.daemons, d)
 		booting, cancel := context.WithTimeout(ctx, bootTime)
+		_, exited := d.now()
+		r.watches.Go(func() {
+			select {
+			case <-exited:
+				cancel()
+			case <-booting.Done():
+			}
+		})
 		up := d.answers(booting, 0)
 		cancel()
 		if !up {
@@ -136,6 +147,35 @@ func (r *run) tell(began time.Time, working context.Context, quiet <-chan struct
 		select {
 		case <-tick.C:
 			r.o.Progress(r.t.progress(time.Since(began), working.Err() != nil))
+		case <-quiet:
+			return
+		}
+	}
+}
+
+// homeLocked is the exit code of a daemon that finds its home locked: a child that the killed one was about to start may hold
+// the lock for a moment.
+const homeLocked = 73
+
+// mind starts a daemon again that has ended by itself, which it must not.
+func (r *run) mind(d *Daemon, quiet <-chan struct{}) {
+	for {
+		life, exited := d.now()
+		select {
+		case <-exited:
+		case <-quiet:
+			return
+		}
+		how, alone, err := d.startedAgain(life)
+		switch {
+		case err != nil:
+			r.t.lose("cannot start the daemon again: %v", err)
+			return
+		case alone && how.ExitCode() != homeLocked:
+			r.t.lose("the daemon ended by itself (%v): see %s", how, d.log())
+		}
+		select {
+		case <-time.After(lookGap):
 		case <-quiet:
 			return
 		}
