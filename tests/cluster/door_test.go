@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"soma/client"
 	"soma/internal/config"
 	"soma/internal/store/postgres/postgrestest"
 	"soma/wire"
@@ -150,6 +151,16 @@ func TestTCPListener(t *testing.T) {
 	}
 	if _, err := b.Input(t.Context(), foreign, "i"); err != nil {
 		t.Error(err)
+	}
+	remote, err := client.New(client.Options{
+		Address: d.url.Host, TLS: d.http.Transport.(*http.Transport).TLSClientConfig, Token: func() (string, error) { return own.Reveal(), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remote.Close()
+	if st, err := remote.Status(t.Context()); err != nil || st.Node != a.id {
+		t.Errorf("the Go client over TLS: %+v, %v", st, err)
 	}
 	secrets(t, a, b)
 }

@@ -26,7 +26,7 @@ const slack = 2 * time.Second
 // N-36, M-12: the holder of a session is killed while the model speaks. The other daemon makes the attempt again within the lease
 // and two seconds, and the transcript is that of an undisturbed run, with each cell once; who follows through the other sees it.
 func TestHolderIsKilledWhileTheModelSpeaks(t *testing.T) {
-	c := newCluster(t, 2*time.Second)
+	c := newCluster(t, 3*time.Second)
 	a, b := c.start("a"), c.start("b")
 	c.shared(a, b)
 	calm := c.sessionAt(b, b, "calm", wire.OpenSession{Workspace: c.work, Model: c.script("calm", fmt.Sprintf(task, "calm"))})
@@ -107,7 +107,7 @@ func (c *cluster) kernelOf(n *node, session string) (pid int) {
 // next one runs in a fresh kernel and says that the names are gone, and each cell has run once. When the old daemon is there
 // again it ends the kernel that is no longer its own.
 func TestHolderIsKilledInACell(t *testing.T) {
-	c := newCluster(t, 2*time.Second)
+	c := newCluster(t, 3*time.Second)
 	a, b := c.start("a"), c.start("b")
 	c.shared(a, b)
 	session := c.sessionAt(b, a, "s", wire.OpenSession{Workspace: c.work, Model: c.script("task", fmt.Sprintf(task, "x"))})
@@ -204,7 +204,7 @@ func (n *node) plainly(ctx context.Context, method, path, body string) int {
 // N-36, N-07: the holder sleeps past its lease while requests are on their way to it. The other goes on with its sessions. When
 // it wakes it commits nothing and answers none of them with success, begins anew in the same OS process, and serves.
 func TestHolderSleeps(t *testing.T) {
-	c := newCluster(t, 2*time.Second)
+	c := newCluster(t, 3*time.Second)
 	a, b := c.start("a"), c.start("b")
 	c.shared(a, b)
 	model := c.script("echo", "name: echo\nsteps:\n  - say: first\n  - say: second\n  - say: third\n  - say: fourth\n")
@@ -298,7 +298,7 @@ func TestThirdJoinsAndLeaves(t *testing.T) {
 
 // N-36: the database is killed and comes again: both daemons, which could not beat meanwhile, begin anew and go on.
 func TestDatabaseIsKilled(t *testing.T) {
-	c := newCluster(t, 2*time.Second)
+	c := newCluster(t, 3*time.Second)
 	server, dsn := ownServer(t)
 	c.dsn = dsn
 	a, b := c.start("a"), c.start("b")
@@ -329,4 +329,50 @@ func TestDatabaseIsKilled(t *testing.T) {
 		}
 	}
 	c.shared(a, b)
+}
+
+// M-12: of two homes with one node's id, as a copy makes them, one ends and says what to do; the other goes on.
+func TestCopiedHome(t *testing.T) {
+	c := newCluster(t, 3*time.Second)
+	a := c.start("a")
+	c.shared(a)
+	home, err := config.HomeAt(c.dir + "/b")
+	if err == nil {
+		err = home.Create()
+	}
+	if err == nil {
+		err = os.WriteFile(home.NodeFile(), []byte(a.id+"\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := c.start("b")
+	ends := make(chan *node, 2)
+	for _, n := range []*node{a, b} {
+		go func() {
+			for range n.log.lines { // to its last word
+			}
+			_ = n.cmd.Wait()
+			ends <- n
+		}()
+	}
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	var gone, stays *node
+	select {
+	case gone = <-ends:
+	case <-limit.C:
+		t.Fatal("both go on")
+	}
+	if stays = a; gone == a {
+		stays = b
+	}
+	if gone.cmd.ProcessState.Success() || !strings.Contains(gone.log.String(), gone.home.NodeFile()) {
+		t.Errorf("it ended with %v and says %s", gone.cmd.ProcessState, gone.log)
+	}
+	c.until("the other one holds everything", func() (bool, error) {
+		st, err := stays.Status(t.Context())
+		return err == nil && len(st.Nodes) == 1 && st.Nodes[0].Places == 256, err
+	})
+	stays.kill()
 }
