@@ -421,6 +421,15 @@ func TestReplaceDamaged(t *testing.T) {
 	if _, err := archive.Backup(t.Context(), at, file, options); err != nil {
 		t.Fatal(err)
 	}
+	for n := int64(5); n < 9; n++ {
+		if err := w.put(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log, err := os.ReadFile(h.Database() + "-wal") // whole, and of a file that is gone
+	if err != nil || len(log) == 0 {
+		t.Fatalf("a log of %d bytes, %v", len(log), err)
+	}
 	if err := w.store.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -428,7 +437,7 @@ func TestReplaceDamaged(t *testing.T) {
 		if err := os.WriteFile(h.Database(), []byte(damage), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(h.Database()+"-wal", []byte("a log of something else"), 0o600); err != nil {
+		if err := os.WriteFile(h.Database()+"-wal", log, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := archive.Restore(t.Context(), file, at, true, options); err != nil {

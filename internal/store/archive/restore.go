@@ -96,6 +96,8 @@ func (r *Restored) intoFile(ctx context.Context, src *sqlite.Snapshot, file stri
 		if err := setAside(ctx, path, r.Kept); err != nil {
 			return fmt.Errorf("cannot keep the old store: %w", err)
 		}
+	} else if err := removeBeside(path); err != nil {
+		return err
 	}
 	if err := errors.Join(os.Rename(next, path), syncDir(filepath.Dir(path))); err != nil {
 		return err
