@@ -122,8 +122,14 @@ func TestDeadLetterRoutes(t *testing.T) { // N-18, I-24
 	if _, err := r.client.Redrive(t.Context(), "d1"); !errors.As(err, &e) || e.Code != wire.NotFound {
 		t.Errorf("again: %v", err)
 	}
-	if err := r.client.Discard(t.Context(), "a b"); !errors.As(err, &e) || e.Code != wire.BadRequest {
+	// What can be no id is for the client one that is not there; who asks without it hears what is wrong.
+	if err := r.client.Discard(t.Context(), "a b"); !errors.As(err, &e) || e.Code != wire.NotFound {
 		t.Errorf("no id: %v", err)
+	}
+	for _, first := range []string{"DELETE /v1/deadletters/a%20b", "PUT /v1/deadletters/a%20b/redrive"} {
+		if got := r.ask(t, first, []string{"Host: soma", good}, "").code(t); got != wire.BadRequest {
+			t.Errorf("%s: %s", first, got)
+		}
 	}
 }
 
