@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,6 +48,34 @@ func TestRestoreOnAFullDisk(t *testing.T) { // I-15
 	p.run("restore", "--replace", file).ends(1).says(".*; make room, and run it again")
 	do("rm " + p.ballast())
 	p.run("py", "-c", "x + 1").ends(0).prints("42\n")
+	p.run("stop", "--kernels").ends(0)
+}
+
+// What is no backup is not restored, and a backup in the place of a store is not run.
+func TestWrongBackups(t *testing.T) { // I-15
+	p := newPlace(t)
+	p.run("py", "-c", "1").ends(0)
+	p.run("backup", "b").ends(0)
+	p.run("stop", "--kernels").ends(0)
+	if err := os.WriteFile(filepath.Join(p.dir, "text"), []byte(strings.Repeat("no database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.run("restore", "--replace", "text").ends(65).says(`cannot restore: \S+/text is no backup that soma backup has made`)
+	p.run("restore", "--replace", p.home.Database()).ends(65).says(`cannot restore: \S+/soma.db is no backup but a store: soma store copy copies it`)
+	whole, err := os.ReadFile(filepath.Join(p.dir, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(p.dir, "half"), whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.run("restore", "--replace", "half").ends(65).says(`cannot restore: .*damaged.*`)
+	if err := os.WriteFile(p.home.Database(), whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.run("serve").ends(73).says(`cannot use home \S+: cannot open the store \S+: it is a backup, of the home \S+ at \S+: soma restore makes a store of it`)
+	p.run("restore", "--replace", "b").ends(0)
+	p.run("py", "-c", "1").ends(0)
 	p.run("stop", "--kernels").ends(0)
 }
 
