@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"soma/ident"
 	"soma/internal/neuron"
@@ -16,11 +17,23 @@ import (
 func (k *Keeper) Clear(ctx context.Context) error {
 	k.clearing.Lock()
 	defer k.clearing.Unlock()
+	if !k.holdsAny() {
+		return nil
+	}
 	errs := []error{k.clearSessions(ctx), k.clearPykernels(ctx)}
 	if k.o.Holds(0) {
 		errs = append(errs, k.clearDeadLetters(ctx), k.clearSums(ctx), k.clearPayloads(ctx))
 	}
 	return errors.Join(append(errs, k.clearStrangers(ctx))...)
+}
+
+func (k *Keeper) holdsAny() bool {
+	for place := range neuron.AllPlaces().All() {
+		if k.o.Holds(place) {
+			return true
+		}
+	}
+	return false
 }
 
 // clearDeadLetters keeps the newest dead letters.
@@ -192,57 +205,66 @@ where not exists (select 1 from kernel k where k.id = x.kernel and k.state <> 'e
 	return err
 }
 
-// clearStrangers erases neurons of sessions and processes that are not there: somebody asked for one that never was, or has gone.
+// The strangers of one kind among some neurons, in the order of their keys: their session or process has no row, and they have
+// handled nothing lately. A neuron costs two looks into an index at most, whatever is believed of the tables: each look is a scalar.
+const (
+	strangersIn = `select x.id, x.place from (select key, id, place, substr(id, ?1) as name from neuron where key > ?3 order by key limit 2048) x
+where substr(x.id, 1, ?1 - 1) = ?2 and case when `
+	handledLately   = ` then 1 else (select count(*) from turn t where t.neuron = x.key and t.delivery_id > ?4) end = 0`
+	strangeSessions = strangersIn + `(select count(*) from session s where s.id = x.name) > 0` + handledLately
+	// A name that is no number is no process's; 18 digits fit the column for certain.
+	strangeProcesses = strangersIn + `(select count(*) from process p where p.pid =
+case when ltrim(x.name, '0123456789') = '' and length(x.name) between 1 and 18 then cast(x.name as bigint) else 0 end) > 0` + handledLately
+	nextNeurons = `select count(*), coalesce(max(key), 0) from (select key from neuron where key > ? order by key limit 2048) x`
+
+	pageNeurons   = 2048
+	neuronsARound = 32 * pageNeurons
+)
+
+// clearStrangers erases neurons of sessions and processes that are not there: somebody asked for one that never was, or has
+// gone. A round looks at a bounded number of neurons, the next goes on behind them.
 func (k *Keeper) clearStrangers(ctx context.Context) error {
 	young := ident.At(k.o.Now().Add(-k.o.Bounds.Strangers))
-	for after, n := int64(0), chunk; n == chunk; {
-		n = 0
-		var ids []neuron.ID
-		err := k.each(ctx, `select key, id, place from neuron where key > ? order by key limit 256`, []any{after}, func(scan func(...any) error) error {
-			n++
-			var text string
-			var place neuron.Place
-			if err := scan(&after, &text, &place); err != nil {
-				return err
-			}
-			id, err := neuron.ParseID(text)
-			if err == nil && id.Owner == k.o.Owner && (id.Kind == process.SessionKind || id.Kind == process.ProcessKind) && k.o.Holds(place) {
-				ids = append(ids, id)
-			}
-			return nil
-		})
+	for range neuronsARound / pageNeurons {
+		began := time.Now()
+		var n, last int64
+		err := k.each(ctx, nextNeurons, []any{k.walked}, func(scan func(...any) error) error { return scan(&n, &last) })
 		if err != nil {
 			return err
 		}
+		var ids []neuron.ID
+		for kind, sql := range map[string]string{process.SessionKind: strangeSessions, process.ProcessKind: strangeProcesses} {
+			prefix := k.o.Owner + "/" + kind + "/"
+			err := k.each(ctx, sql, []any{int64(utf8.RuneCountInString(prefix) + 1), prefix, k.walked, young[:]}, func(scan func(...any) error) error {
+				var text string
+				var place neuron.Place
+				if err := scan(&text, &place); err != nil {
+					return err
+				}
+				if id, err := neuron.ParseID(text); err == nil && k.o.Holds(place) {
+					ids = append(ids, id)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
 		for _, id := range ids {
-			stranger, err := k.stranger(ctx, id, young)
-			if err == nil && stranger {
-				_, err = k.o.Neurons.Erase(ctx, id) // what is left goes next time
-			}
-			if err != nil && !errors.Is(err, neuron.ErrBusy) && !errors.Is(err, neuron.ErrNotOwner) {
+			if _, err := k.o.Neurons.Erase(ctx, id); err != nil && !errors.Is(err, neuron.ErrBusy) && !errors.Is(err, neuron.ErrNotOwner) {
 				return fmt.Errorf("cannot erase %s: %w", id, err)
-			}
+			} // what is left goes next time
+		}
+		if n < pageNeurons {
+			k.walked = 0
+			return nil
+		}
+		k.walked = last
+		if err := k.rest(ctx, began); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// stranger reports whether there is no row of what a neuron stands for, and it has handled nothing lately.
-func (k *Keeper) stranger(ctx context.Context, id neuron.ID, young ident.ID) (bool, error) {
-	sql, key := `select count(*) from session where id = ?`, any(id.Key)
-	if id.Kind == process.ProcessKind {
-		pid, err := ident.ParsePID(id.Key)
-		if err != nil {
-			pid = 0
-		}
-		sql, key = `select count(*) from process where pid = ?`, int64(pid)
-	}
-	n, err := k.number(ctx, sql, key)
-	if err != nil || n > 0 {
-		return false, err
-	}
-	n, err = k.number(ctx, `select count(*) from turn where neuron = (select key from neuron where id = ?) and delivery_id > ?`, id.String(), young[:])
-	return n == 0, err
 }
 
 // clearPayloads deletes the payloads of deliveries that no journal, outbox row, dead letter or call names, at two looks one after

@@ -1,13 +1,16 @@
 package retention_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"soma/ident"
+	"soma/internal/neuron"
 	"soma/internal/process/retention"
 	"soma/wire"
 )
@@ -190,5 +193,81 @@ func TestOnlyOwnPlaces(t *testing.T) {
 	list, _, err := w.keeper.Prune(t.Context(), wire.Prune{Before: time.Now().Add(time.Hour)})
 	if err != nil || len(list) != 1 || list[0].State != wire.Elsewhere || w.one(`select count(*) from session where state = 'open'`) != 1 {
 		t.Errorf("pruned %+v, %v", list, err)
+	}
+}
+
+// reads counts the queries.
+type reads struct {
+	neuron.Reader
+	n atomic.Int64
+}
+
+func (r *reads) Query(ctx context.Context, sql string, args []any, row func(scan func(...any) error) error) error {
+	r.n.Add(1)
+	return r.Reader.Query(ctx, sql, args, row)
+}
+
+// S-62: strangers are found among many neurons with few questions, whatever they are called; a neuron with its row stays, and so
+// does a stranger of another node.
+func TestStrangersAmongMany(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		var r reads
+		var own retention.Options
+		elsewhere := neuron.PlaceOf("elsewhere")
+		w.change = func(o *retention.Options) {
+			o.Bounds.Strangers = time.Millisecond
+			o.Holds = func(p neuronPlace) bool { return p != elsewhere }
+			own = *o
+			r.Reader, own.Reader = o.Reader, &r
+		}
+		w.restart()
+		w.run("a", "talk", "i1")
+		_, err := w.host.RunCell(t.Context(), "never", "c", wire.RunCell{Code: "1"})
+		if code(err) != wire.NotFound {
+			t.Fatal(err)
+		}
+		const like = `insert into neuron (key, id, place, in_seq, out_seq, tallies, marks, latest, state_alias, state)
+select ?, ?, place, in_seq, out_seq, tallies, marks, latest, state_alias, state from neuron where id = 'me/session/a'`
+		for i := range int64(5000) {
+			w.later(like, 10_000+i, fmt.Sprint("me/client/", i))
+		}
+		strangers := []string{"me/session/odd", "me/process/77", "me/process/seven", "me/process/99999999999999999999", "me/process/-1", "me/process/7e1"}
+		for i, id := range strangers {
+			w.later(like, 20_000+int64(i), id)
+		}
+		w.later(like, int64(30_000), "you/session/odd")
+		w.later(`insert into neuron (key, id, place, in_seq, out_seq, tallies, marks, latest, state_alias, state)
+select ?, ?, ?, in_seq, out_seq, tallies, marks, latest, state_alias, state from neuron where id = 'me/session/a'`, int64(40_000), "me/session/elsewhere", int64(elsewhere))
+		w.now()
+		had := w.one(`select count(*) from neuron`)
+		w.must(retention.New(own).Clear(t.Context()))
+		if n := r.n.Load(); n > 60 {
+			t.Errorf("%d questions for %d neurons", n, had)
+		}
+		for _, id := range append(strangers, "me/session/never") {
+			if n := w.one(`select count(*) from neuron where id = ?`, id); n != 0 {
+				t.Errorf("%s stays", id)
+			}
+		}
+		if n := w.one(`select count(*) from neuron`); n != had-int64(len(strangers))-1 {
+			t.Errorf("%d neurons of %d", n, had)
+		}
+	})
+}
+
+// S-62: a node without a place reads nothing at all to clear away.
+func TestNodeWithoutPlaces(t *testing.T) {
+	w := onSQLite(t)
+	var r reads
+	var own retention.Options
+	w.change = func(o *retention.Options) {
+		own = *o
+		r.Reader, own.Reader = o.Reader, &r
+		own.Holds = func(neuronPlace) bool { return false }
+	}
+	w.restart()
+	w.must(retention.New(own).Clear(t.Context()))
+	if n := r.n.Load(); n != 0 {
+		t.Errorf("%d questions", n)
 	}
 }

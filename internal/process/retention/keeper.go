@@ -78,6 +78,7 @@ type Keeper struct {
 	clearing sync.Mutex      // one round at a time; guards what follows
 	suspects map[string]bool // payloads that nothing named at the last look, by id
 	looked   time.Time       // when sessions were last looked through
+	walked   int64           // the key of the neuron up to which strangers were looked for
 }
 
 // New returns a keeper that does nothing by itself before Start.
