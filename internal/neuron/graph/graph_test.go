@@ -15,7 +15,8 @@ import (
 	"soma/internal/store/fault"
 )
 
-// N-23, N-24: a connection carries what its source emits until it is removed, also over a restart; the row counts.
+// N-23, N-24, N-26: a connection carries what its source emits until it is removed, also over a restart; the row counts. One that
+// is not there has its own code.
 func TestConnectionRoutes(t *testing.T) {
 	onBoth(t, func(t *testing.T, newWorld maker) {
 		w := newWorld(t, graph.Options{})
@@ -58,7 +59,7 @@ func TestClientsAreConnected(t *testing.T) {
 	}
 }
 
-// N-26, N-24: each thing that is wrong with a connection is a settled refusal with a code of its own; nothing is written.
+// N-26, N-24, N-23: each thing that is wrong with a connection is a settled refusal with a code of its own; nothing is written.
 func TestRefusedConnections(t *testing.T) {
 	w := newWorld(t, graph.Options{
 		Schemas: []graph.Schema{graph.Describe(orderType), graph.Describe(billType)},
