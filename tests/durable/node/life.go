@@ -70,8 +70,8 @@ func (n *node) live(ctx context.Context) (err error) {
 	if err := e.Start(opening); err != nil {
 		return err
 	}
-	n.say(Line{Event: "began", Value: int64(e.Epoch())})
 	n.set(&life{e, store})
+	n.say(Line{Event: "began", Value: int64(e.Epoch())})
 	beating, quit := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	if keeper != nil {
