@@ -16,11 +16,17 @@ import (
 	"soma/internal/neuron"
 	"soma/internal/neuron/engine"
 	"soma/internal/neuron/evidence"
+	"soma/internal/store/postgres/postgrestest"
 	"soma/internal/store/sqlite"
 	"soma/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// m runs the tests and then ends the server, before goroutines are counted.
+type m struct{ *testing.M }
+
+func (m m) Run() int { return postgrestest.Main(m.M) }
+
+func TestMain(t *testing.M) { goleak.VerifyTestMain(m{t}) }
 
 type note struct {
 	N int `json:"n"`
