@@ -3,6 +3,7 @@ package neuron
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"soma/ident"
 )
@@ -15,6 +16,9 @@ const (
 	In  Feed = 0
 	Out Feed = 1
 )
+
+// NodeKept is how long what a store knows of a node stays that holds no place and gives no sign of life.
+const NodeKept = 7 * 24 * time.Hour
 
 // Store is the seam that every engine of storage fills and that the suite store/storetest checks. All methods but Close
 // are safe for concurrent use; Commit is called by one goroutine.

@@ -24,6 +24,11 @@ const (
 		select $1, coalesce(max(epoch), 0) + 1, '', '', ` + serverMicros + `, ` + serverMicros + ` from node
 		on conflict (id) do update set epoch = excluded.epoch, url = '', cert = '', beat = excluded.beat, started_at = excluded.started_at
 		returning epoch`
+	// forgetNodes takes away rows of homes that are gone. It runs under the lock of a claim, after it: so the row with the
+	// greatest epoch there ever was is the one that stays, and no later life gets an epoch that another one had.
+	forgetNodes = `delete from node where id in (
+		select n.id from node n where n.id <> $1 and greatest(n.beat, n.started_at) < ` + serverMicros + ` - $2::bigint
+			and not exists (select 1 from lease l where l.holder = n.id) order by n.id limit 256 for update of n skip locked)`
 	// endPlaces keeps the holder: who takes the places then learns whose life ended at them.
 	endPlaces = `update lease l set epoch = l.epoch + 1
 		from (select place from lease where holder = $1 order by place for update) x where l.place = x.place`
@@ -53,7 +58,8 @@ const (
 	courtesyAgain = 100 * time.Millisecond
 )
 
-// Claim begins a new life of node and ends the earlier ones: the epochs of the places that they held move on.
+// Claim begins a new life of node and ends the earlier ones: the epochs of the places that they held move on. Rows of other
+// nodes that have been silent for neuron.NodeKept and hold nothing go with it: where no row is added, none is too many.
 func (s *Store) Claim(ctx context.Context, node string) (neuron.Fence, error) {
 	f := neuron.Fence{Node: node, Places: &neuron.Epochs{}}
 	err := s.takeover(ctx, func(c *session) error {
@@ -65,7 +71,10 @@ func (s *Store) Claim(ctx context.Context, node string) (neuron.Fence, error) {
 			return err
 		}
 		f.Epoch = uint64(epoch)
-		_, err = c.exec(ctx, endPlaces, node)
+		if _, err := c.exec(ctx, endPlaces, node); err != nil {
+			return err
+		}
+		_, err = c.exec(ctx, forgetNodes, node, neuron.NodeKept.Microseconds())
 		return err
 	})
 	if err != nil {

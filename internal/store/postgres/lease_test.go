@@ -115,6 +115,96 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// N-36: who has been silent for seven days and holds nothing is forgotten at the next claim, which has a greater epoch than all there ever
+// were; so has the one who comes back, and his life from before can do nothing.
+func TestNodesAreForgotten(t *testing.T) {
+	a, b := pair(t, Options{})
+	silent := map[string]neuron.Fence{}
+	var greatest uint64
+	for _, id := range []string{"old", "holds", "young", "left", "waits"} {
+		f := claimed(t, a, id)
+		if f.Epoch <= greatest {
+			t.Fatalf("epoch %d after %d", f.Epoch, greatest)
+		}
+		silent[id], greatest = f, f.Epoch
+	}
+	holds, _ := take(t, a, silent["holds"], neuron.PlacesOf(7))
+	if err := a.Leave(t.Context(), silent["left"]); err != nil {
+		t.Fatal(err)
+	}
+	const day = int64(24 * time.Hour / time.Microsecond)
+	age := func(id string, days int64) {
+		exec(t, a, fmt.Sprintf("update node set beat = case when beat = 0 then 0 else beat - %d end, started_at = started_at - %d where id = '%s'", days*day, days*day, id))
+	}
+	for id := range silent {
+		age(id, 8)
+	}
+	age("young", -2)
+	holding := make(chan struct{})
+	go func() { // another transaction has the row: nobody waits for it
+		defer close(holding)
+		_ = b.control.use(t.Context(), func(c *session) error {
+			return c.transaction(t.Context(), func() error {
+				if _, err := c.exec(t.Context(), lockNode, "waits", int64(silent["waits"].Epoch)); err != nil {
+					t.Error(err)
+				}
+				holding <- struct{}{}
+				<-holding
+				return nil
+			})
+		})
+	}()
+	<-holding
+	began := time.Now()
+	next := claimed(t, a, "next")
+	if d := time.Since(began); d > courtesy {
+		t.Errorf("the claim took %v", d)
+	}
+	holding <- struct{}{}
+	<-holding
+	if next.Epoch <= greatest {
+		t.Errorf("epoch %d after %d", next.Epoch, greatest)
+	}
+	var ids []string
+	for _, n := range beat(t, a, next).Nodes {
+		ids = append(ids, n.ID)
+	}
+	if !slices.Equal(ids, []string{"holds", "next", "waits", "young"}) {
+		t.Errorf("nodes %v", ids)
+	}
+	if _, err := a.Beat(t.Context(), silent["old"], lease.NodeInfo{}); !errors.Is(err, neuron.ErrFenced) {
+		t.Errorf("a forgotten life beats: %v", err)
+	}
+	if _, err := a.Take(t.Context(), silent["old"], neuron.PlacesOf(9)); !errors.Is(err, neuron.ErrFenced) {
+		t.Errorf("a forgotten life takes: %v", err)
+	}
+	// Nothing is forgotten of who has the greatest epoch, however old: he claims himself, or another is greater.
+	age("next", 8)
+	again := claimed(t, a, "old")
+	if again.Epoch <= next.Epoch || again.Epoch == silent["old"].Epoch {
+		t.Errorf("the node that came back has epoch %d", again.Epoch)
+	}
+	age("old", 8)
+	if f := claimed(t, a, "old"); f.Epoch <= again.Epoch {
+		t.Errorf("epoch %d after %d", f.Epoch, again.Epoch)
+	}
+	if _, err := a.Beat(t.Context(), silent["old"], lease.NodeInfo{}); !errors.Is(err, neuron.ErrFenced) {
+		t.Errorf("the life from before beats under the new row: %v", err)
+	}
+	if taken := number(t, a, "select count(*) from node where id = 'holds'"); taken != 1 {
+		t.Error("a node with a place was forgotten")
+	}
+	// Its places go to who is alive, and then its row.
+	f := claimed(t, a, "last")
+	if _, taken := take(t, a, f, neuron.PlacesOf(7)); taken[7].From != "holds" || taken[7].Epoch <= holds.Places[7] {
+		t.Errorf("taken %+v", taken)
+	}
+	claimed(t, a, "last")
+	if n := number(t, a, "select count(*) from node where id = 'holds'"); n != 0 {
+		t.Error("the row of a node without places stays")
+	}
+}
+
 // N-36: a life that ended beats no more, takes nothing and commits nothing, though its places stay with its node.
 func TestEndedLife(t *testing.T) {
 	a, b := pair(t, Options{})

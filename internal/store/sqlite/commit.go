@@ -12,7 +12,7 @@ import (
 var errClosed = errors.New("the store is closed")
 
 // Claim takes all places for node under a new epoch. On one file there is one owner at a time: a claim fences all earlier
-// ones, whatever their node.
+// ones, whatever their node; rows of nodes that have been silent for neuron.NodeKept go.
 func (s *Store) Claim(ctx context.Context, node string) (neuron.Fence, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,6 +33,13 @@ func (s *Store) Claim(ctx context.Context, node string) (neuron.Fence, error) {
 			insert into lease (place, holder, epoch) select n, ?, ? from p where true
 			on conflict (place) do update set holder = excluded.holder, epoch = excluded.epoch`,
 			int64(neuron.Places), node, int64(f.Epoch))
+		if err != nil {
+			return err
+		}
+		// The row with the greatest epoch is the one that stays, so no epoch is given twice.
+		_, err = s.w.exec(ctx, `delete from node where id in (
+			select id from node where id <> ? and max(beat, started_at) < ? order by id limit 256)`,
+			node, s.options.Now().Add(-neuron.NodeKept).UnixMicro())
 		return err
 	})
 	if err != nil {
