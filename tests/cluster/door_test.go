@@ -210,7 +210,7 @@ func TestPasswordInTheArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: dir, work: dir}
+	c := &cluster{t: t, dir: dir, work: dir, slots: 8}
 	n := &node{c: c, home: home, log: &log{}}
 	for _, dsn := range []string{"postgres://me:" + password + "@127.0.0.1:1/soma", "host=127.0.0.1 password=" + password} {
 		out, err := n.soma("serve", "--store", dsn)

@@ -57,6 +57,7 @@ type cluster struct {
 	work  string // the workspace of all sessions
 	dsn   string // with the password
 	lease time.Duration
+	slots int // of each daemon
 }
 
 func newCluster(t *testing.T, lease time.Duration) *cluster {
@@ -65,7 +66,7 @@ func newCluster(t *testing.T, lease time.Duration) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: dir, work: filepath.Join(dir, "work"), dsn: postgrestest.Database(t) + " password=" + password, lease: lease}
+	c := &cluster{t: t, dir: dir, work: filepath.Join(dir, "work"), dsn: postgrestest.Database(t) + " password=" + password, lease: lease, slots: 8}
 	if err := os.Mkdir(c.work, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +127,7 @@ func (l *log) String() string {
 
 func (c *cluster) env(home config.Home) []string {
 	env := []string{
-		"HOME=" + c.dir, "SOMA_HOME=" + home.Dir(), "SOMA_STORE=" + c.dsn, "SOMA_TEST_LEASE=" + c.lease.String(), "SOMA_MAX_CONCURRENT=8",
+		"HOME=" + c.dir, "SOMA_HOME=" + home.Dir(), "SOMA_STORE=" + c.dsn, "SOMA_TEST_LEASE=" + c.lease.String(), "SOMA_MAX_CONCURRENT=" + strconv.Itoa(c.slots),
 	}
 	for _, name := range []string{"PATH", "LANG", "TMPDIR"} {
 		if v, ok := os.LookupEnv(name); ok {

@@ -376,3 +376,30 @@ func TestCopiedHome(t *testing.T) {
 	})
 	stays.kill()
 }
+
+// N-36, K-16: processes that waited for a slot at a daemon which was killed get one at the other.
+func TestReadyProcessesMove(t *testing.T) {
+	c := newCluster(t, 3*time.Second)
+	c.slots = 1
+	a, b := c.start("a"), c.start("b")
+	c.shared(a, b)
+	req := wire.OpenSession{Workspace: c.work, Model: c.script("slow", "name: slow\nsteps:\n  - delay: 1500ms\n    say: done\n")}
+	var sessions []string
+	for i := range 3 {
+		sessions = append(sessions, c.sessionAt(b, a, fmt.Sprint("s", i), req))
+	}
+	pids := map[string]uint64{}
+	for _, session := range sessions {
+		pids[session] = b.begin(session)
+	}
+	st, err := b.Status(t.Context())
+	if err != nil || st.Processes[wire.Ready] < 2 {
+		t.Fatalf("processes %v, %v", st.Processes, err)
+	}
+	a.kill()
+	for session, pid := range pids {
+		if err := b.follow(session, ended(pid)); err != nil {
+			t.Errorf("%s: %v", session, err)
+		}
+	}
+}
