@@ -155,6 +155,7 @@ func nodeDir(t testing.TB, name string) string {
 	}
 	dir := t.TempDir()
 	dirs.Store(key, dir)
+	t.Cleanup(func() { dirs.Delete(key) })
 	return dir
 }
 
