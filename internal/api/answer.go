@@ -115,6 +115,12 @@ func (s *Server) refusal(r *http.Request, err error) *wire.Error {
 			return wire.Errorf(wire.Internal, "the request was given up")
 		}
 	}
+	if s.Refusal != nil {
+		if e := s.Refusal(err); e != nil {
+			s.Log.Warn("cannot answer a request now", "route", r.Pattern, "error", err)
+			return e
+		}
+	}
 	s.Log.Error("cannot answer a request", "route", r.Pattern, "error", err)
 	return failure()
 }

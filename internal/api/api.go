@@ -119,6 +119,8 @@ type Options struct {
 	Metrics func() (kind string, text []byte, err error)
 	// Observe is told of each request that was answered; it must not block. nil: nobody is told.
 	Observe func(Answered)
+	// Refusal returns what an error of the rooms behind the API is for the client; nil: a failure of the daemon's own. It may be nil.
+	Refusal func(err error) *wire.Error
 	// Build goes into every answer.
 	Build string
 	// Log gets failures of the daemon's own, never a token, query or body.

@@ -440,6 +440,27 @@ func TestErrorCodes(t *testing.T) { // I-15, I-21
 	}
 }
 
+// I-15, N-36: what the rooms behind the API know to pass is no failure of the daemon's own; all else stays one.
+func TestRefusalsOfRooms(t *testing.T) {
+	passes := errors.New("passes")
+	r := start(t, func(s *api.Server) {
+		s.Refusal = func(err error) *wire.Error {
+			if errors.Is(err, passes) {
+				return wire.Errorf(wire.NoModel, "not now").Do("wait")
+			}
+			return nil
+		}
+	})
+	for inner, code := range map[error]wire.Code{passes: wire.NoModel, errors.New("broken"): wire.Internal} {
+		r.before(func(context.Context, string) error { return fmt.Errorf("cannot read: %w", inner) })
+		_, err := r.client.Status(t.Context())
+		var e *wire.Error
+		if !errors.As(err, &e) || e.Code != code || e.Status != code.Status() {
+			t.Errorf("%v: %#v", inner, err)
+		}
+	}
+}
+
 func TestDeadlineOfAHandler(t *testing.T) {
 	r := start(t, func(s *api.Server) { s.SetTimeout(20 * time.Millisecond) })
 	r.before(func(ctx context.Context, _ string) error { <-ctx.Done(); return ctx.Err() })

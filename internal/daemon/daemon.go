@@ -258,6 +258,14 @@ func (d *daemon) run(ctx context.Context, serving func() error) error {
 	return errors.Join(err, d.fatal)
 }
 
+// refusal tells clients which failures of a store pass.
+func refusal(err error) *wire.Error {
+	if errors.Is(err, neuron.ErrStoreAway) {
+		return wire.Errorf(wire.Unavailable, "cannot reach the database").Do("try again: what was committed is kept, and the work goes on when it is back")
+	}
+	return nil
+}
+
 // server makes what answers requests.
 func (d *daemon) server() (*api.Server, error) {
 	o := api.Options{
@@ -266,7 +274,7 @@ func (d *daemon) server() (*api.Server, error) {
 		Evidence: evidence.New(evidence.Options{
 			Engine: d.engine, Reader: d.store, Domain: &facts.Facts{Owner: owner, Reader: d.store}, Generation: d.store.Generation(),
 		}),
-		Authorize: d.authorize, Metrics: d.telemetry.Metrics, Observe: d.answered, Build: d.o.Build, Log: d.log,
+		Authorize: d.authorize, Metrics: d.telemetry.Metrics, Observe: d.answered, Refusal: refusal, Build: d.o.Build, Log: d.log,
 		TLS: d.doors.tls, Hosts: d.doors.hosts,
 	}
 	if d.shared != nil {

@@ -17,6 +17,8 @@ var (
 	// ErrStoreFailed: the store met an I/O error, a full disk or a damaged file, and refuses every later commit. The daemon
 	// ends with the error's text; a restart is the way back. It also wraps ErrOutcomeUnknown where the commit itself failed.
 	ErrStoreFailed = errors.New("store failed")
+	// ErrStoreAway: the server of the store does not answer at this moment. Reads say so; commits and claims wait instead.
+	ErrStoreAway = errors.New("the database does not answer")
 	// ErrDuplicate: the delivery id is already settled; nothing was run or written.
 	ErrDuplicate = errors.New("duplicate delivery")
 	// ErrNoDeadLetter: there is no dead letter of that id, or another one has just re-driven or discarded it.

@@ -22,7 +22,7 @@ type connector struct {
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	conn, err := pgconn.ConnectConfig(ctx, c.config)
+	conn, err := connect(ctx, c.config)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,12 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -72,6 +76,46 @@ func unreachable(err error) fault {
 		return fatal
 	}
 	return transient
+}
+
+// connect opens a connection. Errors: *connectError.
+func connect(ctx context.Context, config *pgconn.Config) (*pgconn.PgConn, error) {
+	c, err := pgconn.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, &connectError{net.JoinHostPort(config.Host, strconv.Itoa(int(config.Port))), err}
+	}
+	return c, nil
+}
+
+// connectError tells in one line why a server could not be reached or refused; the driver's own error has a line for each
+// attempt. It is a neuron.ErrStoreAway where the server may be there in a moment.
+type connectError struct {
+	server string
+	err    error
+}
+
+func (e *connectError) Error() string {
+	var (
+		refused *pgconn.PgError
+		network *net.OpError
+	)
+	why := e.err
+	switch {
+	case errors.As(e.err, &refused):
+		return fmt.Sprintf("cannot connect to %s: %s", e.server, refused.Message)
+	case errors.Is(e.err, context.DeadlineExceeded):
+		why = context.DeadlineExceeded
+	case errors.As(e.err, &network):
+		why = network.Err
+	}
+	return fmt.Sprintf("cannot connect to %s: %s", e.server, strings.Join(strings.Fields(why.Error()), " "))
+}
+
+func (e *connectError) Unwrap() error { return e.err }
+
+// Is reports whether target is neuron.ErrStoreAway and fits.
+func (e *connectError) Is(target error) bool {
+	return target == neuron.ErrStoreAway && unreachable(e.err) == transient && !errors.Is(e.err, context.Canceled)
 }
 
 func severe(pe *pgconn.PgError) bool {

@@ -197,3 +197,29 @@ func TestServerStaysAway(t *testing.T) {
 		t.Fatalf("a commit without a server: %v", err)
 	}
 }
+
+// N-36: while the server is away a read says so, in one line, and finds it again afterwards.
+func TestReadsWhileTheServerIsAway(t *testing.T) {
+	s := fresh(t, Options{})
+	server := postgrestest.Shared(t)
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Neuron(t.Context(), one(1).Neuron)
+	if !errors.Is(err, neuron.ErrStoreAway) || !strings.HasSuffix(err.Error(), ": connect: connection refused") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("a read without a server: %v", err)
+	}
+	if err := s.Query(t.Context(), "select 1", nil, nil); !errors.Is(err, neuron.ErrStoreAway) {
+		t.Errorf("a query without a server: %v", err)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Neuron(t.Context(), one(1).Neuron); err != nil {
+		t.Errorf("a read after the restart: %v", err)
+	}
+	_, err = Open(t.Context(), server.DSN("nowhere"), Options{})
+	if err == nil || errors.Is(err, neuron.ErrStoreAway) || !strings.HasSuffix(err.Error(), `: database "nowhere" does not exist`) {
+		t.Errorf("a database that is not there: %v", err)
+	}
+}

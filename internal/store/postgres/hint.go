@@ -94,7 +94,7 @@ func (s *Store) Listen(ctx context.Context, fn func([]neuron.Hint)) error {
 		}
 		fn(hints)
 	}
-	c, err := pgconn.ConnectConfig(ctx, config)
+	c, err := connect(ctx, config)
 	if err != nil {
 		return fmt.Errorf("cannot listen: %w", err)
 	}

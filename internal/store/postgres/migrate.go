@@ -40,7 +40,7 @@ func (s *Store) migrate(ctx context.Context, base *pgconn.Config) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := pgconn.ConnectConfig(ctx, configured(base, map[string]string{"client_min_messages": "warning"}))
+	c, err := connect(ctx, configured(base, map[string]string{"client_min_messages": "warning"}))
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,12 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 	"time"
 
+	"soma/internal/neuron"
 	"soma/internal/store/window"
 )
 
@@ -18,6 +21,9 @@ func each(ctx context.Context, from source, text string, args []any, row func(sc
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	rows, err := from.QueryContext(ctx, text, args...)
+	if errors.Is(err, driver.ErrBadConn) { // several connections broke, one after the other
+		return fmt.Errorf("%w: %w", neuron.ErrStoreAway, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -199,9 +199,9 @@ func (l *line) session(ctx context.Context) (*session, error) {
 		l.now.hangUp()
 		l.now = nil
 	}
-	c, err := pgconn.ConnectConfig(ctx, l.config)
+	c, err := connect(ctx, l.config)
 	if err != nil {
-		return nil, &failed{unreachable(err), fmt.Errorf("cannot connect: %w", err)}
+		return nil, &failed{unreachable(err), err}
 	}
 	l.now = newSession(c)
 	return l.now, nil

@@ -94,7 +94,7 @@ func connectWhole(ctx context.Context, dsn string) (whole, error) {
 	if err != nil {
 		return whole{}, errForm
 	}
-	c, err := pgconn.ConnectConfig(ctx, configured(base, reading))
+	c, err := connect(ctx, configured(base, reading))
 	if err != nil {
 		return whole{}, err
 	}
