@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -11,8 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // TestMain is the second daemon as well: asked so, it tries to lock the home and says how that went, then waits for its
@@ -232,6 +235,48 @@ func TestLockNamesItsHolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = lock.Release()
+}
+
+// What a killed daemon was about to start may hold its lock for a moment: a hold of a dead process is waited for, for a bound.
+func TestHoldOfADeadProcess(t *testing.T) {
+	h := newHome(t)
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(h.lockFile(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	hold := func(pid int) {
+		t.Helper()
+		if err := os.WriteFile(h.lockFile(), fmt.Appendf(nil, `{"pid":%d,"socket":"s"}`, pid), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var locked *LockedError
+	hold(os.Getpid())
+	began := time.Now()
+	if _, err := h.Lock(); !errors.As(err, &locked) || time.Since(began) >= deadWait {
+		t.Errorf("a living one: %v after %s", err, time.Since(began))
+	}
+	hold(cmd.Process.Pid)
+	began = time.Now()
+	if _, err := h.Lock(); !errors.As(err, &locked) || time.Since(began) < deadWait {
+		t.Errorf("a dead one: %v after %s", err, time.Since(began))
+	}
+	time.AfterFunc(deadWait/10, func() { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) })
+	lock, err := h.Lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Release(); err != nil {
+		t.Error(err)
+	}
 }
 
 // I-02: a python kernel that outlives its daemon must not keep the home locked.

@@ -17,6 +17,9 @@ type Holder struct {
 	Socket string `json:"socket"`
 }
 
+// dead reports whether the process that wrote itself down is gone.
+func (h Holder) dead() bool { return h.PID > 0 && errors.Is(unix.Kill(h.PID, 0), unix.ESRCH) }
+
 // LockedError says that another OS process holds the home. Holder is zero if that process died or has not written yet.
 type LockedError struct {
 	Home string
@@ -36,15 +39,27 @@ type Lock struct {
 	home Home
 }
 
+// A child that a killed daemon was about to start shares its hold until it runs another program: deadWait is how long such
+// a hold is waited for, deadGap the time between two looks.
+const (
+	deadWait = time.Second
+	deadGap  = 5 * time.Millisecond
+)
+
 // Lock takes the home for this OS process, before the store is opened, and writes pid and socket into the lock file. The
-// home must exist. Errors: [*LockedError] at once if another process holds it, else [*HomeError]. Child processes do not
-// inherit the hold.
+// home must exist. Errors: [*LockedError] if another process holds it, at once where that one lives, else [*HomeError]. Child
+// processes do not inherit the hold.
 func (h Home) Lock() (*Lock, error) {
 	f, err := os.OpenFile(h.lockFile(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, &HomeError{h.dir, err}
 	}
-	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for until := time.Now().Add(deadWait); errors.Is(err, unix.EWOULDBLOCK) && readHolder(f).dead() && time.Now().Before(until); {
+		time.Sleep(deadGap)
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		holder := readHolder(f)
 		_ = f.Close()
