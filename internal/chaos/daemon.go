@@ -119,7 +119,8 @@ func (d *Daemon) startLocked() error {
 	cmd := exec.Command(d.program, "serve")
 	cmd.Env = d.env
 	cmd.Dir = d.home.Dir()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// Nobody else would end a daemon whose chaos was killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	log, err := os.OpenFile(d.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"soma/internal/cli"
 	"soma/internal/config"
@@ -30,10 +32,68 @@ const patience = 60 * time.Second
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"soma": func() {
 		serve := func(ctx context.Context, home config.Home, cfg *config.Config, o cli.ServeOptions) error {
+			if err := endWith(os.Getenv(owner)); err != nil {
+				return err
+			}
 			return daemon.Run(ctx, home, cfg, daemon.Options{Build: o.Build, Log: o.Log, Env: os.LookupEnv, Environ: os.Environ})
 		}
 		os.Exit(cli.Main(os.Args[1:], cli.Stdio{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, cli.Hooks{Serve: serve}))
 	}})
+}
+
+// owner names the variable with the process of the test that a daemon belongs to.
+const owner = "TEST_PROCESS"
+
+// endWith kills this process when another one ends: a test that is killed tidies nothing.
+func endWith(pid string) error {
+	n, err := strconv.Atoi(pid)
+	if err != nil {
+		return fmt.Errorf("cannot tell whose daemon this is: %w", err)
+	}
+	fd, err := unix.PidfdOpen(n, 0)
+	if err != nil {
+		return fmt.Errorf("cannot watch process %d: %w", n, err)
+	}
+	go func() {
+		for {
+			ended, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if ended == 1 || err != nil && !errors.Is(err, unix.EINTR) {
+				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			}
+		}
+	}()
+	return nil
+}
+
+// A daemon of a script does not outlive a test that is killed.
+func TestDaemonsEndWithTheirTest(t *testing.T) {
+	test := exec.CommandContext(t.Context(), "sleep", "600")
+	if err := test.Start(); err != nil {
+		t.Fatal(err)
+	}
+	home := filepath.Join(t.TempDir(), "home")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	daemon := exec.CommandContext(ctx, "soma", "serve")
+	daemon.Env = append(os.Environ(), "SOMA_HOME="+home, owner+"="+strconv.Itoa(test.Process.Pid))
+	said, err := daemon.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := said.Read(make([]byte, 1)); err != nil { // it serves, or says why not
+		t.Fatal(err)
+	}
+	if err := test.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = test.Wait()
+	err = daemon.Wait()
+	if status, ok := daemon.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL || ctx.Err() != nil {
+		t.Errorf("the daemon ended with %v (%v)", err, ctx.Err())
+	}
 }
 
 // TestScripts runs each script as a test of its own; the rows that one proves stand in it.
@@ -50,6 +110,7 @@ func TestScripts(t *testing.T) {
 			bin, _, _ := strings.Cut(env.Getenv("PATH"), string(filepath.ListSeparator))
 			env.Setenv("PATH", strings.Join([]string{bin, filepath.Dir(strings.TrimSpace(string(python))), "/usr/bin", "/bin"}, ":"))
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv(owner, strconv.Itoa(os.Getpid()))
 			env.Setenv("SOMA_HOME", filepath.Join(env.WorkDir, "home"))
 			env.Defer(func() { tidy(t, env) })
 			return nil

@@ -9,7 +9,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"soma/internal/chaos"
 	"soma/internal/store/postgres/postgrestest"
@@ -35,8 +38,13 @@ func main() {
 	flag.BoolVar(&s.cuts, "cuts", false, "pauses of daemons and cuts of connections, too; always with -engine postgres")
 	what := flag.String("what", "kills", "kills: of daemons and python kernels; size: whether the store stops growing under constant work")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// go run, once it is killed, would leave this program behind.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0, 0, 0); err != nil {
+		fmt.Fprintln(os.Stderr, "soak: cannot end with who has started it:", err)
+		os.Exit(1)
+	}
 	var clean bool
 	var err error
 	switch *what {
