@@ -269,8 +269,12 @@ func TestHoldOfADeadProcess(t *testing.T) {
 	if _, err := h.Lock(); !errors.As(err, &locked) || time.Since(began) < deadWait {
 		t.Errorf("a dead one: %v after %s", err, time.Since(began))
 	}
-	time.AfterFunc(deadWait/10, func() { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) })
+	freed := make(chan error, 1)
+	time.AfterFunc(deadWait/10, func() { freed <- unix.Flock(int(f.Fd()), unix.LOCK_UN) })
 	lock, err := h.Lock()
+	if ferr := <-freed; ferr != nil {
+		t.Error(ferr)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
