@@ -17,6 +17,7 @@ import (
 	"soma/internal/cli/exit"
 	"soma/internal/cli/plain"
 	"soma/internal/config"
+	"soma/internal/store/postgres"
 	"soma/wire"
 )
 
@@ -82,7 +83,7 @@ func (a *app) examine(ctx context.Context) []finding {
 	if cfg != nil {
 		findings = append(findings, a.checkPython(ctx, cfg), a.checkModels(ctx, cfg, status))
 	}
-	return append(findings, a.checkStore(status), a.checkSpace(), a.checkUnit())
+	return append(findings, a.checkStore(ctx, cfg, status), a.checkSpace(), a.checkUnit())
 }
 
 func found(check string, result grade, do, format string, args ...any) finding {
@@ -210,9 +211,17 @@ func noModel(err error) finding {
 	return found("models", gradeWarn, "", "%v", err)
 }
 
-func (a *app) checkStore(status *wire.Status) finding {
+func (a *app) checkStore(ctx context.Context, cfg *config.Config, status *wire.Status) finding {
 	if status != nil {
 		return found("store", gradeOK, "", "%s %s, %s; its schema is the daemon's", status.Store.Engine, status.Store.Path, plain.Size(status.Store.Bytes))
+	}
+	if cfg != nil && cfg.Store != "" {
+		ctx, cancel := context.WithTimeout(ctx, healthWait)
+		defer cancel()
+		if err := postgres.Reach(ctx, cfg.Store.Reveal()); err != nil {
+			return found("store", gradeFail, "mend store: or SOMA_STORE, or start the server", "postgres %s: %v", cfg.Store.Shown(), err)
+		}
+		return found("store", gradeOK, "", "postgres %s answers; the daemon checks its schema when it starts", cfg.Store.Shown())
 	}
 	f, err := os.Open(a.home.Database())
 	if isMissing(err) {

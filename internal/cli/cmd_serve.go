@@ -168,7 +168,9 @@ func (a *app) stop(ctx context.Context, kernels bool) error {
 		return a.printJSON(stopped)
 	}
 	text := fmt.Sprintf("stopped the daemon (pid %d); python kernels live on", stopped.PID)
-	if kernels {
+	if kernels && stopped.Kernels == 0 {
+		text = fmt.Sprintf("stopped the daemon (pid %d); there were no python kernels", stopped.PID)
+	} else if kernels {
 		text = fmt.Sprintf("stopped the daemon (pid %d) and %s; their names are not kept", stopped.PID, count(stopped.Kernels, "python kernel"))
 	}
 	_, err = fmt.Fprintln(a.Out, text)

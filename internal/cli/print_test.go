@@ -219,6 +219,20 @@ func TestFramesAsJSON(t *testing.T) {
 }
 
 // I-16: doctor says what is wrong with the home and with the disk, and that no unit keeps the daemon.
+// What needs a store says where it may be.
+func TestBackupWithoutAStore(t *testing.T) {
+	s := newSoma(t)
+	code, _, errs := s.run(t, "backup", filepath.Join(t.TempDir(), "b"))
+	if code != exit.NotFound || !strings.Contains(errs, "has no store; if its daemon works on a database, name that in SOMA_STORE or in config.yaml") {
+		t.Errorf("code %d, %s", code, errs)
+	}
+	s.env["SOMA_STORE"] = "postgres://me@127.0.0.1:1/x"
+	code, _, errs = s.run(t, "backup", filepath.Join(t.TempDir(), "b"))
+	if code != exit.Busy || !strings.Contains(errs, "connect: connection refused; see whether its server runs") {
+		t.Errorf("without a server: code %d, %s", code, errs)
+	}
+}
+
 func TestDoctor(t *testing.T) {
 	s := newSoma(t)
 	check := func(name, want string) {
@@ -239,6 +253,9 @@ func TestDoctor(t *testing.T) {
 	check("models", "warn script:tour")
 	check("python", "ok   version 3.")
 	check("store", "ok   none yet")
+	s.env["SOMA_STORE"] = "postgres://me@127.0.0.1:1/x"
+	check("store", "fail postgres://me@127.0.0.1:1/x: cannot connect to 127.0.0.1:1: connect: connection refused")
+	delete(s.env, "SOMA_STORE")
 	s.env["OPENAI_API_KEY"] = "sk-secret"
 	check("models", "warn --model openai:NAME")
 	s.env["SOMA_DEFAULT_MODEL"] = "script:tour"

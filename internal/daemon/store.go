@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"time"
 
 	"soma/internal/neuron"
@@ -28,6 +30,9 @@ func (d *daemon) open(ctx context.Context) error {
 		Name: pykernel.FrameSequence, Last: pykernel.FrameSequenceLast, Save: pykernel.FrameSequenceSave,
 	})
 	if d.config.Store == "" {
+		if err := d.wasShared(); err != nil {
+			return d.homeFault(err)
+		}
 		s, err := sqlite.Open(ctx, d.home.Database(), sqlite.Options{Sequences: sequences, Migrations: d.migrations()})
 		if err != nil {
 			return d.unusable(err)
@@ -41,6 +46,19 @@ func (d *daemon) open(ctx context.Context) error {
 	}
 	d.store, d.shared = s, s
 	return nil
+}
+
+// wasShared refuses to begin an empty store in a home whose daemon was one of several: a start without the settings that it had would
+// show a person nothing of what there is.
+func (d *daemon) wasShared() error {
+	if _, err := os.Stat(d.home.NodeFile()); err != nil {
+		return nil
+	}
+	if _, err := os.Stat(d.home.Database()); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("its daemon was one of several on a database, and the settings name none: set SOMA_STORE, or store: in %s; to begin anew in the home, remove %s",
+		d.home.ConfigFile(), d.home.NodeFile())
 }
 
 // testLease shortens the lease for tests.

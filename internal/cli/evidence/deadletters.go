@@ -86,6 +86,9 @@ func cmdEach(p Program, name, short, long string, do func(ctx context.Context, i
 				if err := eachLetter(ctx, p, func(d wire.DeadLetter) { ids = append(ids, d.ID) }); err != nil {
 					return err
 				}
+				if len(ids) == 0 {
+					p.Say("there are no dead letters")
+				}
 			}
 			var first error
 			for _, id := range ids {

@@ -158,7 +158,7 @@ func stateText(n *wire.TraceNode) string {
 		text += " " + n.Code
 	}
 	if n.Error != "" {
-		text += ": " + oneLine(plain.Clean(n.Error), 80)
+		text += ": " + oneLine(plain.Clean(strings.TrimPrefix(n.Error, n.State+": ")), 80)
 	}
 	if n.Attempts > 1 && n.State == "retrying" {
 		text += fmt.Sprintf(", attempt %d to come", n.Attempts)

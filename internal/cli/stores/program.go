@@ -15,6 +15,7 @@ import (
 	"soma/internal/cli/exit"
 	"soma/internal/cli/plain"
 	"soma/internal/config"
+	"soma/internal/neuron"
 	"soma/internal/store/archive"
 	"soma/internal/store/postgres"
 	"soma/internal/store/schema"
@@ -145,6 +146,11 @@ func fault(ctx context.Context, doing, file string, err error) error {
 		return exit.Faultf(exit.Failed, "make room, and run it again", "cannot %s: the disk is full: %w", doing, err)
 	case errors.As(err, &home):
 		return err
+	case errors.Is(err, archive.ErrNoStore):
+		do := "if its daemon works on a database, name that in SOMA_STORE or in config.yaml"
+		return exit.Faultf(exit.NotFound, do, "cannot %s: %w", doing, err)
+	case errors.Is(err, neuron.ErrStoreAway):
+		return exit.Faultf(exit.Busy, "see whether its server runs and the address is right", "cannot %s: %w", doing, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), file != "":
 		return exit.Faultf(exit.BadFile, "", "cannot %s: %w", doing, err)
 	}

@@ -16,6 +16,9 @@ import (
 	"soma/internal/store/transfer"
 )
 
+// ErrNoStore: there is no store at a place that is to be read.
+var ErrNoStore = errors.New("no store")
+
 // Place is where a store is: exactly one of the three is set.
 type Place struct {
 	Home     string // folder of a home
@@ -119,7 +122,7 @@ func (p Place) read(ctx context.Context) (source, error) {
 	}
 	s, err := sqlite.OpenSnapshot(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s has no store", p)
+		return nil, fmt.Errorf("%s has %w", p, ErrNoStore)
 	}
 	if err != nil {
 		return nil, err

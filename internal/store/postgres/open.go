@@ -104,6 +104,20 @@ func Open(ctx context.Context, dsn string, options Options) (*Store, error) {
 	return s, nil
 }
 
+// Reach connects to the database that dsn names and hangs up. Errors: those of the connection.
+func Reach(ctx context.Context, dsn string) error {
+	base, err := pgconn.ParseConfig(dsn)
+	if err != nil {
+		return errForm
+	}
+	c, err := connect(ctx, configured(base, nil))
+	if err != nil {
+		return err
+	}
+	newSession(c).hangUp()
+	return nil
+}
+
 func open(ctx context.Context, dsn string, options Options) (_ *Store, err error) {
 	base, err := pgconn.ParseConfig(dsn)
 	if err != nil {
