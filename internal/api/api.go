@@ -145,7 +145,8 @@ type Server struct {
 	reading   time.Duration // how long a body may take to come
 	writing   time.Duration // how long a stream's reader may block a write
 	streams   atomic.Int64
-	most      int64 // streams at one time
+	listeners atomic.Int64 // of the streams those of other daemons' hints
+	most      int64        // streams at one time
 }
 
 // New returns a server. The error names a missing part.

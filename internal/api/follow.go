@@ -117,8 +117,15 @@ func (f *follower) send(e *wire.Event) error {
 	return f.out.event(e.Kind, f.at.String(), e)
 }
 
-// followHints streams where sessions stand. A hint that was lost is made good by one for each session.
+// followHints streams where sessions stand. A hint that was lost is made good by one for each session. Other daemons have half of
+// the streams at most, so that clients find room however many daemons there are.
 func followHints(s *Server, ctx context.Context, c *call) error {
+	if c.r.Header.Get(wire.HeaderHop) != "" {
+		defer s.listeners.Add(-1)
+		if s.listeners.Add(1) > s.most/2 {
+			return wire.Errorf(wire.Busy, "%d daemons listen", s.most/2).Do("ask again later")
+		}
+	}
 	sub := s.hints(c)
 	defer sub.Close()
 	out, err := s.begin(c)

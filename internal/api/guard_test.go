@@ -585,6 +585,26 @@ func TestBodyThatNeverComes(t *testing.T) {
 	}
 }
 
+// Other daemons have half of the streams at most; a client finds room beside them.
+func TestTooManyListeners(t *testing.T) { // I-22
+	r := start(t, func(s *api.Server) { s.SetStreams(4) })
+	hop := wire.HeaderHop + ": other"
+	first := r.read(t, "/v1/events", hop)
+	r.read(t, "/v1/events", hop)
+	if got := r.ask(t, "GET /v1/events", []string{"Host: soma", good, hop}, "").code(t); got != wire.Busy {
+		t.Errorf("a third daemon: %q", got)
+	}
+	r.read(t, "/v1/events")
+	first.conn.Close()
+	for { // its place is free a moment after its end
+		if got := r.ask(t, "GET /v1/events", []string{"Host: soma", good, hop}, "").code(t); got == "" {
+			break
+		} else if got != wire.Busy {
+			t.Fatalf("after one has ended: %q", got)
+		}
+	}
+}
+
 // Streams are bounded; one that ends makes room.
 func TestTooManyStreams(t *testing.T) { // I-22
 	r := start(t, func(s *api.Server) { s.SetStreams(2) })

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -16,6 +17,9 @@ import (
 const (
 	// nodesGap is the time between two looks at who is there to be listened to, and between two tries to listen.
 	nodesGap = 500 * time.Millisecond
+	// refusedGap is the time between two tries at a daemon that has no room for a listener. As often it is said, once for all of them,
+	// that hints were missed.
+	refusedGap = 15 * time.Second
 	// maxHint bounds one line of another daemon's stream.
 	maxHint = 64 << 10
 )
@@ -36,7 +40,8 @@ func (p *Peers) count(n int) {
 	}
 }
 
-// listen keeps one stream open to each other daemon while somebody wants to hear.
+// listen keeps one stream open to each other daemon that holds something, which are fewer than there are places, while somebody
+// wants to hear.
 func (p *Peers) listen(ctx context.Context) error {
 	ends := map[string]func(){}
 	over := make(chan string)
@@ -50,13 +55,15 @@ func (p *Peers) listen(ctx context.Context) error {
 	}()
 	ticker := time.NewTicker(nodesGap)
 	defer ticker.Stop()
+	refused := time.NewTicker(p.o.RefusedGap)
+	defer refused.Stop()
 	for {
 		p.mu.Lock()
 		wanted := p.listeners > 0
 		p.mu.Unlock()
 		others := map[string]lease.Node{}
 		if wanted {
-			others = p.others()
+			others = p.holders()
 		}
 		for id := range others {
 			if ends[id] != nil {
@@ -87,6 +94,10 @@ func (p *Peers) listen(ctx context.Context) error {
 			delete(ends, id)
 		case <-p.kick:
 		case <-ticker.C:
+		case <-refused.C:
+			if p.refused.Swap(false) && wanted {
+				p.o.Missed()
+			}
 		}
 	}
 }
@@ -94,12 +105,18 @@ func (p *Peers) listen(ctx context.Context) error {
 // hear follows one node's hints until ctx ends. What was told while nobody listened is Missed.
 func (p *Peers) hear(ctx context.Context, id string) {
 	for {
-		if n, ok := p.others()[id]; ok {
-			if err := p.follow(ctx, n); err != nil && ctx.Err() == nil {
+		gap := nodesGap
+		if n, ok := p.holders()[id]; ok {
+			err := p.follow(ctx, n)
+			if errors.Is(err, errRefused) {
+				p.refused.Store(true)
+				gap = p.o.RefusedGap
+			}
+			if err != nil && ctx.Err() == nil {
 				p.o.Log.Debug("cannot hear another node", "node", id, "error", err)
 			}
 		}
-		again := time.NewTimer(nodesGap)
+		again := time.NewTimer(gap)
 		select {
 		case <-again.C:
 		case <-ctx.Done():
@@ -108,6 +125,8 @@ func (p *Peers) hear(ctx context.Context, id string) {
 		}
 	}
 }
+
+var errRefused = errors.New("it has no room for a listener")
 
 func (p *Peers) follow(ctx context.Context, n lease.Node) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -120,6 +139,9 @@ func (p *Peers) follow(ctx context.Context, n lease.Node) error {
 		return err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == wire.Busy.Status() {
+		return errRefused
+	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("HTTP status %d", resp.StatusCode)
 	}

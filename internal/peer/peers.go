@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"soma/internal/lifecycle"
@@ -36,6 +37,8 @@ type Options struct {
 	Log    *slog.Logger
 	// Patience is how long a request waits for a holder of its place; 0 means 20 s.
 	Patience time.Duration
+	// RefusedGap is the time between two tries to listen to a daemon that has no room for it; 0 means 15 s.
+	RefusedGap time.Duration
 }
 
 // Bounds of what goes between daemons.
@@ -55,6 +58,8 @@ type Peers struct {
 	o     Options
 	tasks lifecycle.Tasks
 	kick  chan struct{} // capacity 1: there is a listener now, or none any more
+	// refused: a daemon had no room for a listener since that was last made good.
+	refused atomic.Bool
 
 	mu        sync.Mutex
 	ways      map[string]*way // by node
@@ -72,6 +77,9 @@ type way struct {
 func New(o Options) *Peers {
 	if o.Patience <= 0 {
 		o.Patience = 20 * time.Second
+	}
+	if o.RefusedGap <= 0 {
+		o.RefusedGap = refusedGap
 	}
 	return &Peers{o: o, kick: make(chan struct{}, 1), ways: map[string]*way{}, asked: map[*asking]bool{}}
 }
@@ -128,14 +136,20 @@ func (p *Peers) holder(place neuron.Place) (lease.Node, bool) {
 	return lease.Node{}, false
 }
 
-// others returns the living nodes that can be reached, without this one.
-func (p *Peers) others() map[string]lease.Node {
+// holders returns the living nodes that hold something and can be reached, without this one.
+func (p *Peers) holders() map[string]lease.Node {
 	all := map[string]lease.Node{}
-	if t := p.o.Table(); t != nil {
-		for _, n := range t.Nodes {
-			if n.ID != p.o.Node && n.Alive && n.URL != "" {
-				all[n.ID] = n
-			}
+	t := p.o.Table()
+	if t == nil {
+		return all
+	}
+	holds := map[string]bool{}
+	for _, h := range t.Places {
+		holds[h.Holder] = true
+	}
+	for _, n := range t.Nodes {
+		if holds[n.ID] && n.ID != p.o.Node && n.Alive && n.URL != "" {
+			all[n.ID] = n
 		}
 	}
 	return all
