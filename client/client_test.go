@@ -242,6 +242,28 @@ func TestErrors(t *testing.T) { // I-24
 
 // A write that met a connection which the daemon was just closing is made again on a fresh one; the first write on a fresh
 // connection is not: it may have been read.
+// I-21, N-36: who has waited in vain for a daemon that answers, but not yet, is told what it answered.
+func TestTimeIsOverWhileUnavailable(t *testing.T) {
+	asked := 0
+	c := open(t, client.Options{Dial: daemon(t, func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked > 1 {
+			<-r.Context().Done()
+			return
+		}
+		speak(w, "b")
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, `{"code":"unavailable","status":503,"title":"not yet"}`)
+	})})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := c.Status(ctx)
+	var refusal *wire.Error
+	if !errors.As(err, &refusal) || refusal.Code != wire.Unavailable || refusal.Title != "not yet" {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestDeadConnection(t *testing.T) { // I-21, I-24
 	var puts, conns, dieAt atomic.Int64
 	dial := daemon(t, func(w http.ResponseWriter, r *http.Request) {

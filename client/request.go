@@ -78,12 +78,17 @@ const (
 // send makes a request and returns the answer if it is a success; the caller closes its body. Anything else is an error. What
 // is refused with wire.Unavailable is tried again for a while, unless it is no write under an id.
 func (c *Client) send(ctx context.Context, method, path string, in any, header http.Header) (*http.Response, error) {
+	var last error // the refusal before; it says more than that the time is over
 	for began := time.Now(); ; {
 		resp, err := c.once(ctx, method, path, in, header)
 		var refusal *wire.Error
+		if err != nil && last != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, last
+		}
 		if !errors.As(err, &refusal) || refusal.Code != wire.Unavailable || method == http.MethodPost || time.Since(began) > movingTime {
 			return resp, err
 		}
+		last = err
 		again := time.NewTimer(movingGap)
 		select {
 		case <-again.C:
