@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"soma/internal/cli/exit"
 	"soma/internal/cli/plain"
 	"soma/internal/store/archive"
 )
@@ -79,6 +80,9 @@ func cmdBackup(p Program) *cobra.Command {
 			from, err := configured(p)
 			if err != nil {
 				return err
+			}
+			if at, err := archive.Named(args[0]); err != nil || at.Database != "" {
+				return exit.Faultf(exit.Usage, "name a file; soma store copy fills a database", "cannot back up into a database")
 			}
 			file, err := filepath.Abs(args[0])
 			if err != nil {

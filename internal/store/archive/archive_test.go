@@ -550,16 +550,20 @@ func TestNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
-		"postgres://me@host/db":           "postgres://me@host/db",
-		dir:                               "the home " + dir,
-		filepath.Join(dir, "soma.db"):     "the home " + dir,
-		filepath.Join(dir, "file"):        "the file " + filepath.Join(dir, "file"),
-		filepath.Join(dir, "later"):       "the home " + filepath.Join(dir, "later"),
-		filepath.Join(dir, "later.db"):    "the file " + filepath.Join(dir, "later.db"),
-		"host=h dbname=d":                 "host=h dbname=d",
-		"host=h dbname=d password=secret": "",
-		"postgres://me:secret@host/db":    "",
-		"postgres://host/db?password=se2": "",
+		"postgres://me@host/db":                  "postgres://me@host/db",
+		dir:                                      "the home " + dir,
+		filepath.Join(dir, "soma.db"):            "the home " + dir,
+		filepath.Join(dir, "file"):               "the file " + filepath.Join(dir, "file"),
+		filepath.Join(dir, "later"):              "the home " + filepath.Join(dir, "later"),
+		filepath.Join(dir, "later.db"):           "the file " + filepath.Join(dir, "later.db"),
+		"host=h dbname=d":                        "host=h dbname=d",
+		" user = me host=/run/pg port=5432":      "user=me host=/run/pg port=5432",
+		"host=/tmp/p-1 dbname=d sslmode=disable": "host=/tmp/p-1 dbname=d sslmode=disable",
+		"postgresql://host/db":                   "postgresql://host/db",
+		filepath.Join(dir, "host=h"):             "the home " + filepath.Join(dir, "host=h"),
+		"host=h dbname=d password=secret":        "",
+		"postgres://me:secret@host/db":           "",
+		"postgres://host/db?password=se2":        "",
 	} {
 		p, err := archive.Named(text)
 		if (err == nil) != (want != "") || err == nil && p.String() != want {
