@@ -177,7 +177,7 @@ func (n *node) run(args ...string) {
 	t.Helper()
 	n.cmd = exec.Command(program, append([]string{"serve", "--background"}, args...)...)
 	n.cmd.Env = n.c.env(n.home)
-	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // a test that is killed stops nothing
 	out, err := n.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

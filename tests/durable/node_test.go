@@ -120,7 +120,7 @@ func start(t testing.TB, s setup, env ...string) *process {
 	words := slices.Concat(s.via, []string{build(t)}, args)
 	p.cmd = exec.Command(words[0], words[1:]...)
 	p.cmd.Env = append(append(os.Environ(), s.env...), env...)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.cmd.Stderr = p.log
 	var err error
 	if p.in, err = p.cmd.StdinPipe(); err != nil {

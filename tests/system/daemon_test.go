@@ -62,7 +62,7 @@ func environ(home config.Home, more ...string) []string {
 func startDaemon(bin string, env []string) (*daemon, error) {
 	d := &daemon{cmd: exec.Command(bin, "serve", "--background"), serving: make(chan struct{}), exited: make(chan struct{})}
 	d.cmd.Env = env
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // a test that is killed stops nothing
 	out, err := d.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
