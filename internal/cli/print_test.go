@@ -218,7 +218,6 @@ func TestFramesAsJSON(t *testing.T) {
 	}
 }
 
-// I-16: doctor says what is wrong with the home and with the disk, and that no unit keeps the daemon.
 // What needs a store says where it may be.
 func TestBackupWithoutAStore(t *testing.T) {
 	s := newSoma(t)
@@ -233,6 +232,7 @@ func TestBackupWithoutAStore(t *testing.T) {
 	}
 }
 
+// I-16: doctor says what is wrong with the home and with the disk, and that no unit keeps the daemon.
 func TestDoctor(t *testing.T) {
 	s := newSoma(t)
 	check := func(name, want string) {
