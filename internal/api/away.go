@@ -15,7 +15,9 @@ func Away(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return err
 	}
+	var unknown strangers
 	server := &http.Server{
+		ConnContext: unknown.came, ConnState: unknown.changed,
 		ReadHeaderTimeout: headerLimit, IdleTimeout: idleLimit, ReadTimeout: bodyLimit, WriteTimeout: writeLimit, MaxHeaderBytes: maxHeader,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h := w.Header()

@@ -2,6 +2,9 @@ package api
 
 import "time"
 
+// MaxStrangers is how many connections may be without a credential.
+const MaxStrangers = maxStrangers
+
 // Tests of time and of foreign users set what a daemon never sets.
 
 func (s *Server) SetTimeout(d time.Duration)   { s.timeout = d }

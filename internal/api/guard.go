@@ -14,7 +14,7 @@ import (
 
 // handler returns the whole of the server behind one door: first the checks that do not depend on the route, in this order
 // and before any path is looked at, then the route.
-func (s *Server) handler(d door) http.Handler {
+func (s *Server) handler(d door, unknown *strangers) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		w := &answerWriter{ResponseWriter: out}
 		defer s.observe(w, &r, time.Now())
@@ -36,6 +36,9 @@ func (s *Server) handler(d door) http.Handler {
 			}
 			s.fail(w, r, refusal)
 			return
+		}
+		if access >= Read {
+			unknown.known(r.Context())
 		}
 		if r.URL.Path == "*" || path.Clean(r.URL.Path) != r.URL.Path { // the mux would redirect, or answer in its own way
 			s.fail(w, r, nowhere())

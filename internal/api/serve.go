@@ -41,9 +41,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		l = tls.NewListener(l, s.TLS)
 	}
 	var fresh freshConns
+	var unknown strangers
 	server := &http.Server{
-		ConnState:         fresh.changed,
-		Handler:           s.handler(d),
+		ConnState: func(c net.Conn, state http.ConnState) {
+			fresh.changed(c, state)
+			unknown.changed(c, state)
+		},
+		Handler:           s.handler(d, &unknown),
 		ReadHeaderTimeout: headerLimit,
 		IdleTimeout:       idleLimit,
 		MaxHeaderBytes:    maxHeader,
@@ -54,7 +58,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(ctx), servingKey{}, ctx)
 		},
-		ConnContext: s.connected,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return unknown.came(s.connected(ctx, c), c)
+		},
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
