@@ -131,7 +131,10 @@ func (a *app) cmdStop() *cobra.Command {
 		Long: "stop ends the daemon of this home. Its python kernels and what they run live on, and the next daemon finds them; with\n" +
 			"--kernels they end too. Their names are not kept yet.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.stop(cmd.Context(), kernels) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.ending = true
+			return a.stop(cmd.Context(), kernels)
+		},
 	}
 	cmd.Flags().BoolVar(&kernels, "kernels", false, "end the python kernels too; their names are lost")
 	return cmd

@@ -57,6 +57,7 @@ type app struct {
 	client *client.Client
 	starts starts
 	ran    bool // the command line was understood
+	ending bool // the command ends the daemon, of whatever build it is
 	// lostWait is the pause before a lost daemon is started again.
 	lostWait time.Duration
 	// endLine ends a line that the output has left open, before something is said beside it; nil while nothing is shown.
@@ -152,6 +153,9 @@ func (a *app) open() error {
 		},
 		Build: Build(),
 		OtherBuild: func(daemon string) {
+			if a.ending {
+				return
+			}
 			a.say("this program is build %s and the daemon build %s; soma stop lets the next command start the new one", Build(), daemon)
 		},
 	})

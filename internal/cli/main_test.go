@@ -262,6 +262,9 @@ func TestOtherBuild(t *testing.T) {
 	if code != exit.OK || !strings.HasPrefix(out, "PID") || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "this program is build "+Build()+" and the daemon build v9") {
 		t.Errorf("other build: code %d, out %q, errors %q", code, out, errs)
 	}
+	if _, _, errs := s.run(t, "stop"); strings.Contains(errs, "this program is build") {
+		t.Errorf("who stops a daemon is told to stop it: %q", errs)
+	}
 	version++
 	code, out, errs = s.run(t, "ps")
 	if code != exit.Refused || out != "" || !strings.Contains(errs, "wire version") || strings.Count(errs, "\n") != 1 {
