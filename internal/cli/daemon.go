@@ -78,7 +78,7 @@ func dialer(home config.Home) func(context.Context) (net.Conn, error) {
 func (a *app) health(ctx context.Context) error {
 	deadline := time.Now().Add(stopWait)
 	for {
-		limited, cancel := context.WithTimeout(ctx, healthWait)
+		limited, cancel := context.WithTimeout(ctx, a.healthWait)
 		err := a.client.Health(limited)
 		cancel()
 		var e *wire.Error
@@ -199,6 +199,10 @@ func (a *app) spawn() (pid int, err error) {
 func (a *app) regain(ctx context.Context) error {
 	a.starts.reap()
 	err := a.health(ctx)
+	// One that is there and silent is paused, or ends a life whose database is silent: it is waited for like one that says so.
+	for deadline := time.Now().Add(stopWait); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && time.Now().Before(deadline); {
+		err = a.health(ctx)
+	}
 	if err == nil { // only the connection broke, or another client was quicker
 		return pause(ctx, 20*poll)
 	}

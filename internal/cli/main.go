@@ -60,6 +60,8 @@ type app struct {
 	ending bool // the command ends the daemon, of whatever build it is
 	// lostWait is the pause before a lost daemon is started again.
 	lostWait time.Duration
+	// healthWait bounds one question whether a daemon answers.
+	healthWait time.Duration
 	// endLine ends a line that the output has left open, before something is said beside it; nil while nothing is shown.
 	endLine func() error
 }
@@ -68,7 +70,7 @@ type app struct {
 func Main(args []string, stdio Stdio, hooks Hooks) int {
 	ctx, stop := lifecycle.SignalContext(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	a := &app{Stdio: stdio, hooks: hooks, env: os.LookupEnv, lostWait: lostWait}
+	a := &app{Stdio: stdio, hooks: hooks, env: os.LookupEnv, lostWait: lostWait, healthWait: healthWait}
 	return a.run(ctx, args)
 }
 

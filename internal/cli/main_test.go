@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,6 +80,8 @@ type soma struct {
 	env  map[string]string
 	in   string
 	app  app
+	// healthWait is the program's where it is 0.
+	healthWait time.Duration
 }
 
 func newSoma(t *testing.T) *soma {
@@ -90,7 +93,7 @@ func (s *soma) run(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	s.app = app{
-		Stdio: Stdio{strings.NewReader(s.in), &stdout, &stderr}, lostWait: 10 * time.Millisecond,
+		Stdio: Stdio{strings.NewReader(s.in), &stdout, &stderr}, lostWait: 10 * time.Millisecond, healthWait: cmp.Or(s.healthWait, healthWait),
 		env: func(name string) (string, bool) { v, ok := s.env[name]; return v, ok },
 	}
 	code = s.app.run(t.Context(), args)
