@@ -263,6 +263,9 @@ func refusal(err error) *wire.Error {
 	if errors.Is(err, neuron.ErrStoreAway) {
 		return wire.Errorf(wire.Unavailable, "cannot reach the database").Do("try again: what was committed is kept, and the work goes on when it is back")
 	}
+	if errors.Is(err, neuron.ErrStoreFailed) { // another daemon, or this one's next start, answers
+		return wire.Errorf(wire.Unavailable, "the daemon cannot write to its store, and ends").Do("see soma logs --daemon: what was committed is kept")
+	}
 	return nil
 }
 

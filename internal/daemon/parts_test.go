@@ -3,10 +3,13 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"soma/internal/config"
+	"soma/internal/neuron"
 	"soma/wire"
 )
 
@@ -62,5 +65,16 @@ func TestPykernelEnvironment(t *testing.T) {
 	want := []string{"HOME=/h", "PATH=/bin", "LC_ALL=C", "MINE=1", "VIRTUAL_ENV=/v"}
 	if got := d.pykernelEnv(); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
+	}
+}
+
+// N-33: a request that meets the failure of the store is one to try again: the daemon ends, and another one or its next start answers.
+func TestRequestMeetsTheFailureOfTheStore(t *testing.T) {
+	err := fmt.Errorf("cannot commit: %w: no space left", neuron.ErrStoreFailed)
+	if e := refusal(err); e == nil || e.Code != wire.Unavailable || strings.Contains(e.Title+e.Detail, "space") {
+		t.Errorf("refused with %+v", e)
+	}
+	if e := refusal(errors.New("cannot think")); e != nil {
+		t.Errorf("any failure is refused with %+v", e)
 	}
 }

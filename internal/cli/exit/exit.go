@@ -136,6 +136,8 @@ func As(err error) *Fault {
 		return &Fault{NoDaemon, err, "see soma logs --daemon, or start one with soma serve"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Fault{Busy, err, "try again"}
+	case errors.Is(err, neuron.ErrStoreFailed):
+		return &Fault{Failed, err, "mend that and start it again: what was committed is kept"}
 	}
 	return &Fault{Code: Failed, Err: err}
 }

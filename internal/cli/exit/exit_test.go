@@ -10,6 +10,7 @@ import (
 
 	"soma/client"
 	"soma/internal/config"
+	"soma/internal/neuron"
 	"soma/internal/pypath"
 	"soma/wire"
 )
@@ -35,6 +36,7 @@ func TestFaults(t *testing.T) {
 		{&config.FileError{File: "/h/config.yaml", Line: 3, Key: "modles", Problem: "unknown key"}, Config, "config.yaml:3: modles: unknown key"},
 		{&pypath.Error{Path: "python3", Why: "it is not on PATH", Do: "install it"}, NoPython, "; install it"},
 		{fmt.Errorf("x: %w", &client.LostError{Unsent: true, Err: io.EOF}), NoDaemon, "soma serve"},
+		{fmt.Errorf("cannot commit: %w: no space left", neuron.ErrStoreFailed), Failed, "no space left; mend that and start it again"},
 		{errors.New("cannot print"), Failed, "soma: cannot print"},
 		{errors.New("cannot print:\nit is\x1b[2J full"), Failed, "soma: cannot print: it is full\n"},
 		{Quiet(7), 7, ""},
