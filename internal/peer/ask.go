@@ -63,11 +63,16 @@ func (p *Peers) Ask(ctx context.Context, place neuron.Place, q Question) (*http.
 		if n, ok := p.holder(place); ok {
 			resp, err := p.try(ctx, &asking{place: place, node: n.ID}, q)
 			switch {
-			case err == nil && resp.StatusCode != http.StatusServiceUnavailable:
+			case err == nil && resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusUnauthorized:
 				return resp, nil
 			case err == nil:
 				_, _ = io.CopyN(io.Discard, resp.Body, wire.MaxBody)
 				_ = resp.Body.Close()
+				if resp.StatusCode == http.StatusUnauthorized { // this daemon is meant, not who asks it
+					p.o.Log.Warn("another node does not take the secret of this one", "node", n.ID)
+					return nil, wire.Errorf(wire.Unavailable, "the daemon that holds this session does not know the secret of this one").
+						Do("stop all daemons of the database and start them again")
+				}
 			case ctx.Err() == nil:
 				p.o.Log.Debug("another node does not answer", "node", n.ID, "error", err)
 			}

@@ -312,6 +312,18 @@ func TestWhoIsListenedTo(t *testing.T) {
 	}
 }
 
+// I-50: a node that does not take the secret refuses this daemon, and not who asks it.
+func TestSecretIsRefused(t *testing.T) {
+	w := newWorld(t, 20*time.Second)
+	n := serve(t, "other", func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(401) })
+	w.is([]lease.Node{n}, map[neuron.Place]string{1: "other"})
+	began := time.Now()
+	resp, err := w.Ask(t.Context(), 1, peer.Question{Method: "GET", Path: "/"})
+	if resp != nil || !isUnavailable(err) || !strings.Contains(err.Error(), "secret") || time.Since(began) > 10*time.Second {
+		t.Errorf("%v, %v after %s", resp, err, time.Since(began))
+	}
+}
+
 // I-50: the secret is taken whole.
 func TestSecret(t *testing.T) {
 	w := newWorld(t, time.Second)
