@@ -12,6 +12,7 @@ import (
 
 	"soma/internal/neuron"
 	"soma/internal/neuron/lease"
+	"soma/internal/store/schema"
 )
 
 var _ lease.Store = (*Store)(nil)
@@ -52,6 +53,7 @@ const (
 		join pg_stat_activity a on a.pid = b.pid where a.wait_event_type is distinct from 'Lock'`
 
 	claimLock = migrationLock + 1
+	copyLock  = migrationLock + 2 // of who fills the database
 	// courtesy is how long a takeover waits for a transaction of a holder that was left behind. A paused OS process keeps
 	// its locks for as long as it sleeps.
 	courtesy      = time.Second
@@ -60,10 +62,18 @@ const (
 
 // Claim begins a new life of node and ends the earlier ones: the epochs of the places that they held move on. Rows of other
 // nodes that have been silent for neuron.NodeKept and hold nothing go with it: where no row is added, none is too many.
+// On a database that is being filled by a copy the error is a *schema.SealedError.
 func (s *Store) Claim(ctx context.Context, node string) (neuron.Fence, error) {
 	f := neuron.Fence{Node: node, Places: &neuron.Epochs{}}
 	err := s.takeover(ctx, func(c *session) error {
 		if _, err := c.exec(ctx, "select pg_advisory_xact_lock($1)", int64(claimLock)); err != nil {
+			return err
+		}
+		// A copy may have begun since the store was opened.
+		if seal, err := sealOf(ctx, c); err != nil || seal != nil {
+			if err == nil {
+				err = &schema.SealedError{Seal: *seal}
+			}
 			return err
 		}
 		epoch, err := c.number(ctx, claimNode, node)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -213,8 +214,12 @@ func (c *Copy) Prepare(ctx context.Context, seal schema.Seal) error {
 	if err != nil {
 		return err
 	}
+	// It is held for as long as the connection is.
+	if free, err := c.s.number(ctx, "select pg_try_advisory_lock($1)::int", int64(copyLock)); err != nil || free != 1 {
+		return cmp.Or(err, error(&AliveError{}))
+	}
 	return c.s.transaction(ctx, func() error {
-		// A daemon that begins its life here waits for the end of this.
+		// A daemon that begins its life here waits for the end of this, and meets the seal.
 		if _, err := c.s.exec(ctx, "select pg_advisory_xact_lock($1)", int64(claimLock)); err != nil {
 			return err
 		}
@@ -248,10 +253,13 @@ func (c *Copy) Prepare(ctx context.Context, seal schema.Seal) error {
 	})
 }
 
-// AliveError reports a node that uses the database.
+// AliveError reports a node that uses the database, or another copy into it where Node is empty.
 type AliveError struct{ Node string }
 
 func (e *AliveError) Error() string {
+	if e.Node == "" {
+		return "another copy into it is under way: wait for its end"
+	}
 	return fmt.Sprintf("node %s uses it: stop its daemon; one that was killed is taken for gone after %s", e.Node, lifeSign)
 }
 
