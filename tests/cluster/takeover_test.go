@@ -374,7 +374,8 @@ func TestCopiedHome(t *testing.T) {
 		st, err := stays.Status(t.Context())
 		return err == nil && len(st.Nodes) == 1 && st.Nodes[0].Places == 256, err
 	})
-	stays.kill()
+	stays.signal(syscall.SIGKILL)
+	<-ends
 }
 
 // N-36, K-16: processes that waited for a slot at a daemon which was killed get one at the other.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"soma/ident"
 	"soma/internal/api"
@@ -61,6 +62,7 @@ func TestRecordedSamplesAreAsDescribed(t *testing.T) { // I-20
 	r.python(d.workspace)
 	r.lists(d.workspace)
 	r.evidence(letters)
+	r.removals()
 	r.ask("", "POST", "/v1/daemon/stop", `{"kernels":true}`)
 	select {
 	case err := <-d.exited:
@@ -286,6 +288,22 @@ func (r *recorder) evidence(letters []ident.ID) {
 	r.ask("", "DELETE", letter, "", letters[1].String())
 	r.ask(wire.NotFound, "DELETE", letter, "", letters[1].String())
 	r.ask(wire.NotFound, "DELETE", letter, "", "none")
+}
+
+// removals removes what was worked on, and looks at what stays.
+func (r *recorder) removals() {
+	const removal = session + "/removal"
+	good[wire.List[wire.Spent]](r, "GET", "/v1/ledger", "")
+	later := encode(wire.Prune{Before: time.Now().Add(time.Hour), DryRun: true})
+	if old := good[wire.List[wire.Pruned]](r, "POST", "/v1/prune", later); len(old.Items) == 0 {
+		r.t.Error("nothing would be pruned")
+	}
+	r.ask(wire.BadRequest, "POST", "/v1/prune", `{"before":"soon"}`)
+	r.ask(wire.NotFound, "PUT", removal, `{}`, "none")
+	r.ask(wire.NotFound, "GET", removal, "", "none")
+	good[wire.Removal](r, "PUT", removal, `{}`, "s")
+	r.ask("", "GET", removal, "", "s")
+	r.ask(wire.Gone, "PUT", input, `{"text":"late"}`, "s", "later")
 }
 
 // open lets the cells that wait at a gate go on, close makes later ones wait.

@@ -208,12 +208,12 @@ where not exists (select 1 from kernel k where k.id = x.kernel and k.state <> 'e
 // The strangers of one kind among some neurons, in the order of their keys: their session or process has no row, and they have
 // handled nothing lately. A neuron costs two looks into an index at most, whatever is believed of the tables: each look is a scalar.
 const (
-	strangersIn = `select x.id, x.place from (select key, id, place, substr(id, ?1) as name from neuron where key > ?3 order by key limit 2048) x
+	named = ` from (select key, id, place, substr(id, ?1) as name from neuron where key > ?3 order by key limit 2048) x
 where substr(x.id, 1, ?1 - 1) = ?2 and case when `
 	handledLately   = ` then 1 else (select count(*) from turn t where t.neuron = x.key and t.delivery_id > ?4) end = 0`
-	strangeSessions = strangersIn + `(select count(*) from session s where s.id = x.name) > 0` + handledLately
+	strangeSessions = `select x.id, x.place` + named + `(select count(*) from session s where s.id = x.name) > 0` + handledLately
 	// A name that is no number is no process's; 18 digits fit the column for certain.
-	strangeProcesses = strangersIn + `(select count(*) from process p where p.pid =
+	strangeProcesses = `select x.id, x.place` + named + `(select count(*) from process p where p.pid =
 case when ltrim(x.name, '0123456789') = '' and length(x.name) between 1 and 18 then cast(x.name as bigint) else 0 end) > 0` + handledLately
 	nextNeurons = `select count(*), coalesce(max(key), 0) from (select key from neuron where key > ? order by key limit 2048) x`
 
