@@ -30,16 +30,13 @@ func Away(ctx context.Context, l net.Listener) error {
 		}),
 	}
 	served := make(chan struct{})
-	defer func() { <-served }()
-	stop := context.AfterFunc(ctx, func() {
-		_ = server.Close()
-	})
-	defer stop()
 	go func() { defer close(served); _ = server.Serve(l) }()
 	select {
 	case <-ctx.Done():
 	case <-served:
 	}
+	_ = server.Close()
+	<-served
 	return nil
 }
 

@@ -235,3 +235,25 @@ func TestAway(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// N-36: Away ends with its context, whoever hears first of that: a daemon begins its next life after it.
+func TestAwayEnds(t *testing.T) {
+	for range 500 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- api.Away(ctx, l) }()
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
