@@ -95,8 +95,10 @@ func (s *Server) run(ctx context.Context) error {
 	started := make(chan error)
 	s.ended = make(chan error, 1)
 	go func() {
-		// The signal at the parent's death is bound to the thread that started the process, so this one stays with it.
+		// The signal at the parent's death is bound to the thread that started the process, so this one stays with it. It must
+		// not end with the goroutine: other processes may have been started on it before.
 		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		c := exec.Command(filepath.Join(s.bin, "postgres"), args...)
 		c.Dir, c.Stdout, c.Stderr = s.dir, log, log
 		c.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Setpgid: true, Pdeathsig: syscall.SIGQUIT}
