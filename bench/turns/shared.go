@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"time"
 
 	"soma/bench/floor"
 	"soma/bench/measure"
@@ -65,24 +64,9 @@ func Shared(ctx context.Context, dir, fs string) (lines []measure.Line, err erro
 	}
 	defer func() { err = errors.Join(err, e.Stop(ctx)) }()
 
-	var ours, theirs, worst float64
-	var n int
-	op := Deliver(ctx, e)
-	for range seconds {
-		r, err := bare.Run(time.Second, clients)
-		if err != nil {
-			return nil, err
-		}
-		theirs += r.PerSecond / seconds
-		if r, err = measure.Drive(time.Second, clients, op); err != nil {
-			return nil, err
-		}
-		ours += r.PerSecond / seconds
-		n += r.N
-		worst = max(worst, r.P99.Seconds()*1000)
+	rounds, err := beside(bare, Deliver(ctx, e))
+	if err != nil {
+		return nil, err
 	}
-	return []measure.Line{
-		{Name: "turns_pg_64", Value: ours, Unit: "turns/s", Bare: theirs, N: n, FS: fs},
-		{Name: "turns_pg_64_p99", Value: worst, Unit: "ms", N: n, FS: fs},
-	}, nil
+	return rounds.lines("turns_pg_64", fs), nil
 }

@@ -52,25 +52,12 @@ func Run(ctx context.Context, dir, fs string) (lines []measure.Line, err error) 
 	}
 	defer func() { err = errors.Join(err, e.Stop(ctx)) }()
 
-	var ours, theirs, worst float64
-	var n int
 	op := Deliver(ctx, e)
-	for range seconds {
-		r, err := bare.Run(time.Second, clients)
-		if err != nil {
-			return nil, err
-		}
-		theirs += r.PerSecond / seconds
-		if r, err = measure.Drive(time.Second, clients, op); err != nil {
-			return nil, err
-		}
-		ours += r.PerSecond / seconds
-		n += r.N
-		worst = max(worst, r.P99.Seconds()*1000)
+	rounds, err := beside(bare, op)
+	if err != nil {
+		return nil, err
 	}
-	lines = append(lines,
-		measure.Line{Name: "turns_inproc_64", Value: ours, Unit: "turns/s", Bare: theirs, N: n, FS: fs},
-		measure.Line{Name: "turns_inproc_64_p99", Value: worst, Unit: "ms", N: n, FS: fs})
+	lines = append(lines, rounds.lines("turns_inproc_64", fs)...)
 	alone, err := bare.Run(2*time.Second, 1)
 	if err != nil {
 		return nil, err
@@ -108,5 +95,39 @@ func Deliver(ctx context.Context, e *engine.Engine) func(client, n int) error {
 		return e.Deliver(ctx, neuron.Delivery{
 			ID: id, Alias: noted.Alias(), Payload: payload, Target: ids[(n*clients+client)%neurons], Correlation: id, At: now,
 		})
+	}
+}
+
+// rounds are what 64 clients reached, beside the smallest loop for the same job.
+type rounds struct {
+	ours, theirs float64 // per second
+	worst        float64 // of the seconds' p99, in ms
+	n            int
+}
+
+// beside lets the bare loop and ours run second by second in turns.
+func beside(bare interface {
+	Run(d time.Duration, clients int) (measure.Result, error)
+}, op func(client, n int) error) (r rounds, err error) {
+	for range seconds {
+		one, err := bare.Run(time.Second, clients)
+		if err != nil {
+			return r, err
+		}
+		r.theirs += one.PerSecond / seconds
+		if one, err = measure.Drive(time.Second, clients, op); err != nil {
+			return r, err
+		}
+		r.ours += one.PerSecond / seconds
+		r.n += one.N
+		r.worst = max(r.worst, one.P99.Seconds()*1000)
+	}
+	return r, nil
+}
+
+func (r rounds) lines(name, fs string) []measure.Line {
+	return []measure.Line{
+		{Name: name, Value: r.ours, Unit: "turns/s", Bare: r.theirs, N: r.n, FS: fs},
+		{Name: name + "_p99", Value: r.worst, Unit: "ms", N: r.n, FS: fs},
 	}
 }
