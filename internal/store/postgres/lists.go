@@ -2,10 +2,7 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"fmt"
-	"time"
 
 	"soma/ident"
 	"soma/internal/neuron"
@@ -13,31 +10,21 @@ import (
 )
 
 const (
-	outboxColumns    = `select place, delivery, due, first_try, tried, attempts, crashes, alarm from outbox `
+	outboxColumns    = `select ` + window.OutboxColumns + ` from outbox `
 	selectOutbox     = outboxColumns + `where id > ? and place = any(?::bigint[]) order by id limit ?`
 	selectOutboxRows = outboxColumns + `where id = any(?)`
-	selectExecutions = `select body from execution where id > ? and place = any(?::bigint[]) order by id limit ?`
-	selectDead       = `select delivery, code, error, attempts, ended_at from dead_letter where id > ? order by id limit ?`
+	selectExecutions = `select ` + window.ExecutionColumns + ` from execution where id > ? and place = any(?::bigint[]) order by id limit ?`
+	selectDead       = `select ` + window.DeadColumns + ` from dead_letter where id > ? order by id limit ?`
 )
 
 // Outbox reads up to limit rows of the places in order of id after the given id.
 func (s *Store) Outbox(ctx context.Context, in neuron.PlaceSet, after ident.ID, limit int) ([]neuron.OutboxRow, error) {
-	return list(ctx, s, "the outbox", selectOutbox, []any{after[:], numbers(in), int64(max(limit, 0))}, scanOutbox)
+	return list(ctx, s, "the outbox", selectOutbox, []any{after[:], numbers(in), int64(max(limit, 0))}, window.ScanOutbox)
 }
 
 // OutboxRows reads the rows of the given ids that exist, in any order.
 func (s *Store) OutboxRows(ctx context.Context, ids []ident.ID) ([]neuron.OutboxRow, error) {
-	return list(ctx, s, "outbox rows", selectOutboxRows, []any{byteas(len(ids), func(i int) []byte { return ids[i][:] })}, scanOutbox)
-}
-
-func scanOutbox(o *neuron.OutboxRow, scan func(...any) error) error {
-	var body sql.RawBytes
-	var due, first, tried int64
-	if err := scan(&o.Place, &body, &due, &first, &tried, &o.Attempts, &o.Crashes, &o.Alarm); err != nil {
-		return err
-	}
-	o.Due, o.FirstTry, o.Tried = window.FromMicros(due), window.FromMicros(first), time.Duration(tried)*time.Microsecond
-	return json.Unmarshal(body, &o.Delivery)
+	return list(ctx, s, "outbox rows", selectOutboxRows, []any{byteas(len(ids), func(i int) []byte { return ids[i][:] })}, window.ScanOutbox)
 }
 
 func numbers(in neuron.PlaceSet) array {
@@ -50,26 +37,12 @@ func numbers(in neuron.PlaceSet) array {
 
 // Executions reads up to limit started executions of the places in order of id after the given id.
 func (s *Store) Executions(ctx context.Context, in neuron.PlaceSet, after ident.ID, limit int) ([]neuron.Execution, error) {
-	return list(ctx, s, "executions", selectExecutions, []any{after[:], numbers(in), int64(max(limit, 0))}, func(x *neuron.Execution, scan func(...any) error) error {
-		var body sql.RawBytes
-		if err := scan(&body); err != nil {
-			return err
-		}
-		return json.Unmarshal(body, x)
-	})
+	return list(ctx, s, "executions", selectExecutions, []any{after[:], numbers(in), int64(max(limit, 0))}, window.ScanExecution)
 }
 
 // DeadLetters reads up to limit of them, of all places, in order of id after the given id.
 func (s *Store) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]neuron.DeadLetter, error) {
-	return list(ctx, s, "dead letters", selectDead, []any{after[:], int64(max(limit, 0))}, func(d *neuron.DeadLetter, scan func(...any) error) error {
-		var body sql.RawBytes
-		var ended int64
-		if err := scan(&body, &d.Code, &d.Error, &d.Attempts, &ended); err != nil {
-			return err
-		}
-		d.EndedAt = window.FromMicros(ended)
-		return json.Unmarshal(body, &d.Delivery)
-	})
+	return list(ctx, s, "dead letters", selectDead, []any{after[:], int64(max(limit, 0))}, window.ScanDead)
 }
 
 func list[T any](ctx context.Context, s *Store, what, text string, args []any, fill func(*T, func(...any) error) error) ([]T, error) {

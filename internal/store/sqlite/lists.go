@@ -2,10 +2,8 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"soma/ident"
 	"soma/internal/neuron"
@@ -13,14 +11,14 @@ import (
 )
 
 const (
-	outboxColumns = `select place, delivery, due, first_try, tried, attempts, crashes, alarm from outbox `
+	outboxColumns = `select ` + window.OutboxColumns + ` from outbox `
 	selectOutbox  = outboxColumns + `where id > ? order by id limit ?`
 	// The places are a JSON array of numbers.
 	selectOutboxIn     = outboxColumns + `where id > ? and place in (select value from json_each(?)) order by id limit ?`
 	selectOutboxRow    = outboxColumns + `where id = ?`
-	selectExecutions   = `select body from execution where id > ? order by id limit ?`
-	selectExecutionsIn = `select body from execution where id > ? and place in (select value from json_each(?)) order by id limit ?`
-	selectDead         = `select delivery, code, error, attempts, ended_at from dead_letter where id > ? order by id limit ?`
+	selectExecutions   = `select ` + window.ExecutionColumns + ` from execution where id > ? order by id limit ?`
+	selectExecutionsIn = `select ` + window.ExecutionColumns + ` from execution where id > ? and place in (select value from json_each(?)) order by id limit ?`
+	selectDead         = `select ` + window.DeadColumns + ` from dead_letter where id > ? order by id limit ?`
 )
 
 // Outbox reads up to limit rows of the places in order of id after the given id.
@@ -29,30 +27,20 @@ func (s *Store) Outbox(ctx context.Context, in neuron.PlaceSet, after ident.ID, 
 	if err != nil {
 		return nil, err
 	}
-	return list(ctx, s, "the outbox", text, args, scanOutbox)
+	return list(ctx, s, "the outbox", text, args, window.ScanOutbox)
 }
 
 // OutboxRows reads the rows of the given ids that exist.
 func (s *Store) OutboxRows(ctx context.Context, ids []ident.ID) ([]neuron.OutboxRow, error) {
 	var out []neuron.OutboxRow
 	for i := range ids {
-		rows, err := list(ctx, s, "an outbox row", selectOutboxRow, []any{ids[i][:]}, scanOutbox)
+		rows, err := list(ctx, s, "an outbox row", selectOutboxRow, []any{ids[i][:]}, window.ScanOutbox)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, rows...)
 	}
 	return out, nil
-}
-
-func scanOutbox(o *neuron.OutboxRow, scan func(...any) error) error {
-	var body sql.RawBytes
-	var due, first, tried int64
-	if err := scan(&o.Place, &body, &due, &first, &tried, &o.Attempts, &o.Crashes, &o.Alarm); err != nil {
-		return err
-	}
-	o.Due, o.FirstTry, o.Tried = window.FromMicros(due), window.FromMicros(first), time.Duration(tried)*time.Microsecond
-	return json.Unmarshal(body, &o.Delivery)
 }
 
 // within returns the statement that reads the places and its arguments: all of them need no filter.
@@ -77,26 +65,12 @@ func (s *Store) Executions(ctx context.Context, in neuron.PlaceSet, after ident.
 	if err != nil {
 		return nil, err
 	}
-	return list(ctx, s, "executions", text, args, func(x *neuron.Execution, scan func(...any) error) error {
-		var body sql.RawBytes
-		if err := scan(&body); err != nil {
-			return err
-		}
-		return json.Unmarshal(body, x)
-	})
+	return list(ctx, s, "executions", text, args, window.ScanExecution)
 }
 
 // DeadLetters reads up to limit of them in order of id after the given id.
 func (s *Store) DeadLetters(ctx context.Context, after ident.ID, limit int) ([]neuron.DeadLetter, error) {
-	return list(ctx, s, "dead letters", selectDead, []any{after[:], max(limit, 0)}, func(d *neuron.DeadLetter, scan func(...any) error) error {
-		var body sql.RawBytes
-		var ended int64
-		if err := scan(&body, &d.Code, &d.Error, &d.Attempts, &ended); err != nil {
-			return err
-		}
-		d.EndedAt = window.FromMicros(ended)
-		return json.Unmarshal(body, &d.Delivery)
-	})
+	return list(ctx, s, "dead letters", selectDead, []any{after[:], max(limit, 0)}, window.ScanDead)
 }
 
 func list[T any](ctx context.Context, s *Store, what, text string, args []any, fill func(*T, func(...any) error) error) ([]T, error) {
