@@ -8,7 +8,6 @@ WHAT ?= kills
 FOR ?= 5m
 ENGINE ?= sqlite
 DAEMONS ?= 1
-FUZZTIME ?= 10s
 PROVE := go test -v -count 1 -timeout 0
 
 help: ## print the targets
@@ -23,10 +22,11 @@ test: ## all checks, as CI runs them
 race: ## the Go tests with the race detector
 	go test -race ./...
 
-fuzz: ## each fuzz target for FUZZTIME (10s)
+fuzz: FOR = 10s
+fuzz: ## each fuzz target for FOR (10s)
 	@set -e; grep -rlE '^func Fuzz' --include='*_test.go' . | while read -r file; do \
 		for name in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9_]*)\(.*/\1/p' "$$file"); do \
-			echo "== $$file $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "./$$(dirname "$$file")"; \
+			echo "== $$file $$name"; go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FOR) "./$$(dirname "$$file")"; \
 		done; \
 	done
 
