@@ -249,6 +249,6 @@ class Cells:
             while len(self._finished) > CELLS_FINISHED:
                 del self._finished[next(iter(self._finished))]
         self._link.send_all((
-            (b'{"type":"cells","live":%d}' % len(self.live), "cells", True),
+            (b'{"type":"cells","live":%d,"bloated":false,"eligible":false}' % len(self.live), "cells", True),
             (body, ("done", name), False),
         ))

@@ -22,7 +22,15 @@ TRACEBACK = 64 << 10
 MESSAGE = 64 << 10
 NATIVE_FILE = 16 << 20
 GRACE_SECONDS = 604_800
+CALLS = 64                  # names in the calls of a done
+COMMAND = 4096              # characters of a job's command
+JOB_TAIL = 2048
+PAGE_MIN, PAGE_MAX = 4, 64 << 10
+NAMES = 200                 # names of a completion
+IMAGES_KEPT = 8 << 20       # base64 of the images of all kept results
+TRACE = 1 << 20             # bytes of a trace frame
 
+CODES = ("job_not_found", "cell_not_found", "output_lost", "invalid", "busy")
 STATUSES = ("ok", "error", "interrupted", "timed_out")
 
 # Each unsequenced unit: a dict of fields, or the type of its bare value.
@@ -44,27 +52,60 @@ UNITS = {
         "ack": "int",
     },
 }
+_ANSWER = {"id": "string", "ok": "bool", "code": "string?", "error": "string?"}
 FRAMES = {
     "daemon": {
-        "execute": {"cell": "string", "code": "string", "timeout_ms": "int", "correlation": "string?", "causation": "string?"},
+        "execute": {"cell": "string", "code": "string", "timeout_ms": "int", "correlation": "string?", "causation": "string?",
+                    "origin": "string?", "background_ms": "int?"},
         "reply": {"call": "string", "ok": "bool", "value": "json?", "error": "object?"},
         "interrupt": {"cell": "string"},
         "shutdown": {},
+        "job_list": {"id": "string"},
+        "job_read": {"id": "string", "job": "string", "offset": "int?", "limit": "int"},
+        "job_stop": {"id": "string", "job": "string"},
+        "cell_read": {"id": "string", "cell": "string", "offset": "int?", "limit": "int"},
+        "complete": {"id": "string", "text": "string", "cursor": "int"},
     },
     "kernel": {
         "ready": {},
         "startup_error": {"error": "string"},
-        "call": {"id": "string", "cell": "string", "method": "json", "args": "json"},
+        "call": {"id": "string", "cell": "string?", "method": "json", "args": "json"},
         "done": {"cell": "string", "status": "string", "started_at": "int", "duration_ms": "int",
-                 "value": "string?", "error": "object?", "output": "object"},
-        "cells": {"live": "int"},
+                 "value": "string?", "error": "object?", "output": "object", "calls": "array?", "images": "array?",
+                 "image_errors": "array?", "repair": "string?", "background": "bool?", "wake": "bool?"},
+        "backgrounded": {"cell": "string", "duration_ms": "int", "output": "object"},
+        "trace": {"cell": "string", "changes": "array"},
+        "job_start": {"job": "string", "pid": "int", "pgid": "int", "leader": "string", "command": "string",
+                      "service": "bool", "cell": "string?", "started_at": "int"},
+        "job": {"job": "string", "cell": "string?", "state": "string", "exit_code": "int?", "timed_out": "bool",
+                "ended_at": "int", "bytes": "int", "service": "bool", "command": "string", "wake": "bool",
+                "tail": "string"},
+        "jobs": {"live": "int", "awaited": "int", "items": "array"},
+        "seen": {"cells": "array", "jobs": "array"},
+        "cleanup": {"errors": "array"},
+        "job_list": {**_ANSWER, "jobs": "array?"},
+        "job_read": {**_ANSWER, "page": "object?"},
+        "job_stop": _ANSWER,
+        "cell_read": {**_ANSWER, "page": "object?"},
+        "complete": {**_ANSWER, "names": "array?", "start": "int?"},
+        "cells": {"live": "int", "bloated": "bool", "eligible": "bool"},
     },
 }
 OBJECTS = {
     "reply.error": {"code": "string", "message": "string"},
     "done.error": {"type": "string", "message": "string", "traceback": "string"},
-    "done.output": {"head": "string", "tail": "string", "size": "int"},
+    "done.output": {"head": "string", "tail": "string", "size": "int", "spill": "object?"},
+    "done.output.spill": {"path": "string", "size": "int", "whole": "bool"},
+    "done.images": {"media": "string", "data": "string", "name": "string?"},
+    "trace.changes": {"path": "string", "kind": "string", "diff": "string", "truncated": "bool"},
+    "jobs.items": {"id": "string", "command": "string", "service": "bool", "started": "int"},
+    "job_list.jobs": {"id": "string", "command": "string", "state": "string", "exit_code": "int?", "timed_out": "bool",
+                      "service": "bool", "started_at": "int", "ended_at": "int?", "bytes": "int", "cell": "string?"},
+    "page": {"offset": "int", "next_offset": "int", "size": "int", "running": "bool", "text": "string"},
 }
+# What an answer that is ok must hold beside its id.
+ANSWERS = {"job_list": ("jobs",), "job_read": ("page",), "job_stop": (), "cell_read": ("page",),
+           "complete": ("names", "start")}
 
 _HEADER = Struct(">I")
 _TYPES = {
@@ -172,6 +213,24 @@ def _attach_ok(a):
     return a["ack"] >= 0 and a["lease"] >= 0 and 0 < a["grace"] <= GRACE_SECONDS
 
 
+def _output_ok(output):
+    return (_fits(OBJECTS["done.output"], output)
+            and ("spill" not in output or _fits(OBJECTS["done.output.spill"], output["spill"])))
+
+
+def _all_fit(name, items):
+    return all(_fits(OBJECTS[name], item) for item in items)
+
+
+def _answer_ok(kind, frame):
+    if not frame["ok"]:
+        return "code" in frame and "error" in frame
+    if any(name not in frame for name in ANSWERS[kind]):
+        return False
+    return ("page" not in frame or _fits(OBJECTS["page"], frame["page"])) and (
+        kind != "job_list" or _all_fit("job_list.jobs", frame["jobs"]))
+
+
 def _frame_ok(side, frame):
     kind = frame.get("type")
     if type(kind) is not str:
@@ -181,13 +240,24 @@ def _frame_ok(side, frame):
         return True
     if not _fits(fields, frame):
         return False
-    if "cell" in fields and not _good_id(frame["cell"]):
+    if "cell" in frame and "cell" in fields and not _good_id(frame["cell"]):
         return False
     if kind == "reply":
         return frame["ok"] or _fits(OBJECTS["reply.error"], frame.get("error"))
+    if side == "daemon":
+        return True
+    if kind in ANSWERS:
+        return _answer_ok(kind, frame)
     if kind == "done":
-        return (frame["status"] in STATUSES and _fits(OBJECTS["done.output"], frame["output"])
-                and ("error" not in frame or _fits(OBJECTS["done.error"], frame["error"])))
+        return (frame["status"] in STATUSES and _output_ok(frame["output"])
+                and ("error" not in frame or _fits(OBJECTS["done.error"], frame["error"]))
+                and _all_fit("done.images", frame.get("images", ())))
+    if kind == "backgrounded":
+        return _output_ok(frame["output"])
+    if kind == "trace":
+        return _all_fit("trace.changes", frame["changes"])
+    if kind == "jobs":
+        return _all_fit("jobs.items", frame["items"])
     return True
 
 

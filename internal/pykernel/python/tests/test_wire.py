@@ -104,7 +104,11 @@ class Shapes(unittest.TestCase):
             "timeout_ms": soma_wire.TIMEOUT_MS, "output_text_bytes": soma_wire.OUTPUT_TEXT,
             "head_bytes": soma_wire.HEAD, "tail_bytes": soma_wire.TAIL, "value_bytes": soma_wire.VALUE,
             "traceback_bytes": soma_wire.TRACEBACK, "message_bytes": soma_wire.MESSAGE,
-            "native_file_bytes": soma_wire.NATIVE_FILE, "grace_seconds": soma_wire.GRACE_SECONDS})
+            "native_file_bytes": soma_wire.NATIVE_FILE, "grace_seconds": soma_wire.GRACE_SECONDS, "calls": soma_wire.CALLS,
+            "command_characters": soma_wire.COMMAND, "job_tail_bytes": soma_wire.JOB_TAIL,
+            "page_min_bytes": soma_wire.PAGE_MIN, "page_max_bytes": soma_wire.PAGE_MAX, "names": soma_wire.NAMES,
+            "images_kept_bytes": soma_wire.IMAGES_KEPT, "trace_bytes": soma_wire.TRACE})
+        self.assertEqual(tuple(table["codes"]), soma_wire.CODES)
         self.assertEqual(table["exits"], {
             "ended": soma_process.ENDED, "failed": soma_process.FAILED, "usage": soma_process.USAGE,
             "no_socket": soma_process.NO_SOCKET, "locked": soma_process.LOCKED, "no_token": soma_process.NO_TOKEN})
