@@ -37,19 +37,94 @@ type Bundle struct {
 // LauncherPath is the file that the interpreter is given.
 func (b Bundle) LauncherPath() string { return filepath.Join(b.Dir, Launcher) }
 
+// Module is the source of one Python module that joins the tree of the core.
+type Module struct {
+	Name   string // without ".py"
+	Source []byte
+}
+
 type file struct {
 	name string
 	text []byte
 }
 
-// Unpack writes the embedded sources to dir/<digest> unless they are there, and returns them. What lies there is compared:
-// a file that differs is replaced, so that a damaged tree heals. It is safe against other processes doing the same.
-func Unpack(dir string) (Bundle, error) {
+// Unpack writes the embedded sources and those of modules to dir/<digest> unless they are there, and returns them. What lies
+// there is compared: a file that differs is replaced, so that a damaged tree heals. It is safe against other processes doing
+// the same. A module with the name of another is an error.
+func Unpack(dir string, modules ...Module) (Bundle, error) {
 	files, err := read(python.Sources)
 	if err != nil {
 		return Bundle{}, err
 	}
+	if files, err = join(files, modules); err != nil {
+		return Bundle{}, fmt.Errorf("cannot unpack the python sources: %w", err)
+	}
+	return lay(dir, files)
+}
+
+// UnpackTree is Unpack for a developer's tree (SOMA_PYTHON_DIR), read as it is now: the core is the *.py files of tree. The
+// source of each module is tree/<name>.py, else the file of that name in a folder of tree/../../binding (where it lies in the
+// project), else the one given.
+func UnpackTree(tree, dir string, modules ...Module) (Bundle, error) {
+	tree, err := filepath.Abs(tree)
+	if err != nil {
+		return Bundle{}, fmt.Errorf("cannot use the python tree: %w", err)
+	}
+	fail := func(err error) (Bundle, error) {
+		return Bundle{}, fmt.Errorf("cannot use the python tree %s: %w", tree, err)
+	}
+	files, err := read(os.DirFS(tree))
+	if err != nil {
+		return fail(err)
+	}
+	if !has(files, Launcher) {
+		return fail(fmt.Errorf("it has no %s", Launcher))
+	}
+	var others []Module
+	for _, m := range modules {
+		if has(files, m.Name+".py") {
+			continue
+		}
+		beside, err := filepath.Glob(filepath.Join(tree, "..", "..", "binding", "*", m.Name+".py"))
+		if err == nil && len(beside) > 1 {
+			err = fmt.Errorf("two files are %s.py: %s, %s", m.Name, beside[0], beside[1])
+		}
+		if err != nil {
+			return fail(err)
+		}
+		if len(beside) == 1 {
+			if m.Source, err = readFile(os.DirFS(filepath.Dir(beside[0])), m.Name+".py", maxTree); err != nil {
+				return fail(err)
+			}
+		}
+		others = append(others, m)
+	}
+	if files, err = join(files, others); err != nil {
+		return fail(err)
+	}
+	return lay(dir, files)
+}
+
+func has(files []file, name string) bool {
+	return slices.ContainsFunc(files, func(f file) bool { return f.name == name })
+}
+
+// join adds modules to the files of a tree, in the order of names.
+func join(files []file, modules []Module) ([]file, error) {
+	for _, m := range modules {
+		if has(files, m.Name+".py") {
+			return nil, fmt.Errorf("two modules are named %s", m.Name)
+		}
+		files = append(files, file{m.Name + ".py", m.Source})
+	}
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}
+
+// lay makes dir/<digest> hold files.
+func lay(dir string, files []file) (Bundle, error) {
 	b := Bundle{Digest: digest(files)}
+	var err error
 	if dir, err = filepath.Abs(dir); err != nil {
 		return Bundle{}, fmt.Errorf("cannot unpack the python sources: %w", err)
 	}
@@ -107,7 +182,7 @@ func FromTree(dir string) (Bundle, error) {
 	if err != nil {
 		return Bundle{}, fmt.Errorf("cannot use the python tree %s: %w", abs, err)
 	}
-	if !slices.ContainsFunc(files, func(f file) bool { return f.name == Launcher }) {
+	if !has(files, Launcher) {
 		return Bundle{}, fmt.Errorf("cannot use the python tree %s: it has no %s", abs, Launcher)
 	}
 	return Bundle{Dir: abs, Digest: digest(files)}, nil
@@ -123,21 +198,27 @@ func read(tree fs.FS) ([]file, error) {
 	var files []file
 	left := maxTree
 	for _, name := range names {
-		f, err := tree.Open(name)
+		text, err := readFile(tree, name, left)
 		if err != nil {
 			return nil, err
 		}
-		text, err := io.ReadAll(io.LimitReader(f, int64(left)+1))
-		f.Close()
-		if err != nil {
-			return nil, err
-		}
-		if left -= len(text); left < 0 {
-			return nil, fmt.Errorf("more than %d bytes of sources", maxTree)
-		}
+		left -= len(text)
 		files = append(files, file{name, text})
 	}
 	return files, nil
+}
+
+func readFile(tree fs.FS, name string, most int) ([]byte, error) {
+	f, err := tree.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	if err == nil && len(text) > most {
+		err = fmt.Errorf("more than %d bytes of sources", maxTree)
+	}
+	return text, err
 }
 
 func digest(files []file) string {

@@ -118,3 +118,81 @@ func TestDigestTellsTreesApart(t *testing.T) {
 		t.Error("two trees have one digest")
 	}
 }
+
+// P-119: the modules of the bindings are part of the tree and of its digest.
+func TestModulesJoinTheTree(t *testing.T) {
+	dir := t.TempDir()
+	plain, err := Unpack(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := Module{Name: "soma_sample", Source: []byte("x = 1\n")}
+	with, err := Unpack(dir, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(with.Dir, "soma_sample.py")); err != nil || string(got) != "x = 1\n" {
+		t.Errorf("module %q, %v", got, err)
+	}
+	if len(names(t, with.Dir)) != len(names(t, plain.Dir))+1 {
+		t.Errorf("tree %v", names(t, with.Dir))
+	}
+	other, err := Unpack(dir, Module{Name: one.Name, Source: []byte("x = 2\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain.Digest == with.Digest || with.Digest == other.Digest {
+		t.Error("trees that differ have one digest")
+	}
+	for name, twice := range map[string][]Module{"of the core": {{Name: "soma_kernel"}}, "twice": {one, one}} {
+		if _, err := Unpack(dir, twice...); err == nil {
+			t.Errorf("a module %s was taken", name)
+		}
+	}
+}
+
+// P-119: in a developer's tree a binding's module is looked for in the tree, then where it lies in the project, and else it
+// is the embedded one; the whole is run from a folder named by its digest.
+func TestDevelopersTree(t *testing.T) {
+	root := t.TempDir()
+	tree := filepath.Join(root, "pykernel", "python")
+	write := func(text string, path ...string) {
+		t.Helper()
+		name := filepath.Join(append([]string{root}, path...)...)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("launch", "pykernel", "python", Launcher)
+	write("tree", "pykernel", "python", "soma_a.py")
+	write("project", "binding", "one", "soma_a.py")
+	write("project", "binding", "one", "soma_b.py")
+	modules := []Module{{"soma_a", []byte("embedded")}, {"soma_b", []byte("embedded")}, {"soma_c", []byte("embedded")}}
+	dir := t.TempDir()
+	b, err := UnpackTree(tree, dir, modules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{Launcher: "launch", "soma_a.py": "tree", "soma_b.py": "project", "soma_c.py": "embedded"} {
+		if got, err := os.ReadFile(filepath.Join(b.Dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %q, %v; want %q", name, got, err, want)
+		}
+	}
+	if b.Dir != filepath.Join(dir, b.Digest) {
+		t.Errorf("it runs from %s", b.Dir)
+	}
+	write("changed", "binding", "one", "soma_b.py")
+	if again, err := UnpackTree(tree, dir, modules...); err != nil || again.Digest == b.Digest {
+		t.Errorf("a changed module has the digest of before: %v", err)
+	}
+	write("another", "binding", "two", "soma_b.py")
+	if _, err := UnpackTree(tree, dir, modules...); err == nil {
+		t.Error("a module that lies in two places was taken")
+	}
+	if _, err := UnpackTree(filepath.Join(root, "binding"), dir); err == nil {
+		t.Error("a folder without the launcher was taken")
+	}
+}
