@@ -97,13 +97,10 @@ func (a *app) readCode(name string) (string, error) {
 	return string(text), nil
 }
 
-// pySessions returns the python sessions of this folder, and the newest open one of them, or nil.
-func (a *app) pySessions(ctx context.Context) (dir string, all []wire.Session, open *wire.Session, err error) {
-	if dir, err = a.workspace(); err != nil {
-		return "", nil, nil, err
-	}
+// pySessions returns the python sessions of a folder, and the newest open one of them, or nil.
+func (a *app) pySessions(ctx context.Context, dir string) (all []wire.Session, open *wire.Session, err error) {
 	if err = a.ensure(ctx); err != nil {
-		return "", nil, nil, err
+		return nil, nil, err
 	}
 	err = a.keep(ctx, func() (err error) {
 		all, err = a.sessions(ctx, wire.SessionFilter{Workspace: dir, Kind: wire.SessionPy})
@@ -114,12 +111,21 @@ func (a *app) pySessions(ctx context.Context) (dir string, all []wire.Session, o
 			open = &all[i]
 		}
 	}
-	return dir, all, open, err
+	return all, open, err
 }
 
-// pySession returns this folder's python session, opening one if there is none.
-func (a *app) pySession(ctx context.Context, python string, fresh bool) (wire.Session, error) {
-	dir, all, open, err := a.pySessions(ctx)
+// pyHere is pySessions of the folder one stands in, which it returns as well.
+func (a *app) pyHere(ctx context.Context) (dir string, open *wire.Session, err error) {
+	if dir, err = a.workspace(); err != nil {
+		return "", nil, err
+	}
+	_, open, err = a.pySessions(ctx, dir)
+	return dir, open, err
+}
+
+// pySession returns a folder's python session, opening one if there is none.
+func (a *app) pySession(ctx context.Context, dir, python string, fresh bool) (wire.Session, error) {
+	all, open, err := a.pySessions(ctx, dir)
 	if err != nil {
 		return wire.Session{}, err
 	}
@@ -169,7 +175,7 @@ func (a *app) closeSession(ctx context.Context, id string) error {
 }
 
 func (a *app) pyEnd(ctx context.Context) error {
-	dir, _, open, err := a.pySessions(ctx)
+	dir, open, err := a.pyHere(ctx)
 	if err != nil {
 		return err
 	}
@@ -205,7 +211,7 @@ func (a *app) openCells(ctx context.Context, session string, last uint64) ([]str
 }
 
 func (a *app) pyInterrupt(ctx context.Context) error {
-	dir, _, open, err := a.pySessions(ctx)
+	dir, open, err := a.pyHere(ctx)
 	if err != nil {
 		return err
 	}
@@ -244,7 +250,7 @@ func (a *app) sayQueued(ctx context.Context, session string) {
 }
 
 func (a *app) pyLast(ctx context.Context) error {
-	dir, _, open, err := a.pySessions(ctx)
+	dir, open, err := a.pyHere(ctx)
 	if err != nil {
 		return err
 	}
@@ -277,7 +283,11 @@ func (a *app) runCell(ctx context.Context, run wire.RunCell, python string, fres
 
 // giveCell gives a cell to this folder's python session.
 func (a *app) giveCell(ctx context.Context, run wire.RunCell, python string, fresh bool) (s wire.Session, cell wire.Cell, err error) {
-	if s, err = a.pySession(ctx, python, fresh); err != nil {
+	dir, err := a.workspace()
+	if err != nil {
+		return s, cell, err
+	}
+	if s, err = a.pySession(ctx, dir, python, fresh); err != nil {
 		return s, cell, err
 	}
 	id := ident.New(time.Now()).String()

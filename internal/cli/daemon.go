@@ -97,6 +97,8 @@ func (a *app) ensure(ctx context.Context) error {
 	if !errors.Is(err, client.ErrLost) {
 		return err
 	}
+	a.regaining.Lock()
+	defer a.regaining.Unlock()
 	return a.start(ctx)
 }
 
@@ -197,6 +199,8 @@ func (a *app) spawn() (pid int, err error) {
 
 // regain gets a daemon again after it was lost.
 func (a *app) regain(ctx context.Context) error {
+	a.regaining.Lock()
+	defer a.regaining.Unlock()
 	a.starts.reap()
 	err := a.health(ctx)
 	// One that is there and silent is paused, or ends a life whose database is silent: it is waited for like one that says so.
@@ -213,7 +217,10 @@ func (a *app) regain(ctx context.Context) error {
 	if err := pause(ctx, a.lostWait); err != nil {
 		return err
 	}
-	return a.ensure(ctx)
+	if err := a.health(ctx); !errors.Is(err, client.ErrLost) {
+		return err
+	}
+	return a.start(ctx)
 }
 
 // keep makes a request that may be repeated until a daemon has answered it.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"soma/client"
 	"soma/internal/cli/evidence"
 	"soma/internal/cli/exit"
+	"soma/internal/cli/mcp"
 	"soma/internal/cli/plain"
 	"soma/internal/cli/retention"
 	"soma/internal/cli/stores"
@@ -50,14 +52,15 @@ type Hooks struct {
 // app is one run of the program.
 type app struct {
 	Stdio
-	hooks  Hooks
-	env    config.Env
-	asJSON bool
-	home   config.Home
-	client *client.Client
-	starts starts
-	ran    bool // the command line was understood
-	ending bool // the command ends the daemon, of whatever build it is
+	hooks     Hooks
+	env       config.Env
+	asJSON    bool
+	home      config.Home
+	client    *client.Client
+	regaining sync.Mutex // the daemon is started by one goroutine at a time
+	starts    starts
+	ran       bool // the command line was understood
+	ending    bool // the command ends the daemon, of whatever build it is
 	// lostWait is the pause before a lost daemon is started again.
 	lostWait time.Duration
 	// healthWait bounds one question whether a daemon answers.
@@ -133,6 +136,7 @@ func (a *app) commands() *cobra.Command {
 	root.AddCommand(retention.Commands(lookingBack{a})...)
 	root.AddCommand(stores.Commands(whole{a})...)
 	root.AddCommand(trial.Commands(whole{a})...)
+	root.AddCommand(mcp.Command(serving{a}))
 	root.SetHelpCommand(cmdHelp())
 	return root
 }
