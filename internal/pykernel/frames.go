@@ -23,17 +23,37 @@ const (
 // FrameType names a sequenced frame; protocol/pykernel/frames.json lists them all.
 type FrameType string
 
-// The sequenced frames in use.
+// The sequenced frames in use. The five from FrameJobList on are asks: the reply has the type and the id of its ask.
 const (
-	FrameExecute      FrameType = "execute"
-	FrameReply        FrameType = "reply"
-	FrameInterrupt    FrameType = "interrupt"
-	FrameShutdown     FrameType = "shutdown"
+	FrameExecute   FrameType = "execute"
+	FrameReply     FrameType = "reply"
+	FrameInterrupt FrameType = "interrupt"
+	FrameShutdown  FrameType = "shutdown"
+
+	FrameJobList  FrameType = "job_list"
+	FrameJobRead  FrameType = "job_read"
+	FrameJobStop  FrameType = "job_stop"
+	FrameCellRead FrameType = "cell_read"
+	FrameComplete FrameType = "complete"
+
 	FrameReady        FrameType = "ready"
 	FrameStartupError FrameType = "startup_error"
 	FrameCall         FrameType = "call"
 	FrameDone         FrameType = "done"
+	FrameBackgrounded FrameType = "backgrounded"
 	FrameCells        FrameType = "cells"
+	FrameJobStart     FrameType = "job_start"
+	FrameJob          FrameType = "job"
+	FrameJobs         FrameType = "jobs"
+	FrameSeen         FrameType = "seen"
+	FrameTrace        FrameType = "trace"
+	FrameCleanup      FrameType = "cleanup"
+)
+
+// Origins of a cell. They decide what its done frame carries, and nothing else.
+const (
+	OriginModel  = "model"
+	OriginPerson = "person"
 )
 
 // Execute asks for a cell to be run.
@@ -43,6 +63,10 @@ type Execute struct {
 	Code string    `json:"code"`
 	// TimeoutMS is the deadline, at most one hour.
 	TimeoutMS int64 `json:"timeout_ms"`
+	// Origin is OriginModel or OriginPerson; empty means OriginPerson.
+	Origin string `json:"origin,omitempty"`
+	// BackgroundMS is how long the cell may run before it is reported as backgrounded; 0: it never is.
+	BackgroundMS int64 `json:"background_ms,omitempty"`
 	Cause
 }
 
@@ -73,75 +97,3 @@ type CallError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
-
-// CellStatus says how a cell ended.
-type CellStatus string
-
-// The ends of a cell. The python kernel reports the first four; the daemon makes the others.
-const (
-	CellOK          CellStatus = "ok"
-	CellError       CellStatus = "error"
-	CellInterrupted CellStatus = "interrupted"
-	CellTimedOut    CellStatus = "timed_out"
-	CellUnknown     CellStatus = "unknown"     // the python kernel ended while the cell may have run
-	CellNotStarted  CellStatus = "not_started" // the frame was never written to the python kernel
-)
-
-// Done is the end of a cell as the python kernel reports it.
-type Done struct {
-	Type       FrameType  `json:"type"`
-	Cell       string     `json:"cell"`
-	Status     CellStatus `json:"status"`
-	DurationMS int64      `json:"duration_ms"`
-	Value      *string    `json:"value,omitempty"`
-	Error      *CellFault `json:"error,omitempty"`
-	Output     Output     `json:"output"`
-}
-
-// CellFault is the exception that ended a cell, its traceback cut to the person's code.
-type CellFault struct {
-	Type      string `json:"type"`
-	Message   string `json:"message"`
-	Traceback string `json:"traceback"`
-}
-
-// Output is what a cell wrote: the first MaxHead bytes, the last MaxTail where there was more, and the true size.
-type Output struct {
-	Head string `json:"head"`
-	Tail string `json:"tail,omitempty"`
-	Size int64  `json:"size"`
-}
-
-// CellEnded is the message that brings a cell's outcome to the neuron named by the kernel's owner column. Its delivery id
-// is ident.Derive(cell id, "done").
-type CellEnded struct {
-	Kernel     string     `json:"kernel"`
-	Cell       string     `json:"cell"`
-	Status     CellStatus `json:"status"`
-	DurationMS int64      `json:"duration_ms"`
-	Value      *string    `json:"value,omitempty"`
-	Error      *CellFault `json:"error,omitempty"`
-	// Output is cut to PreviewBytes; Content holds all that was kept (head, then tail), zero when nothing was written.
-	Output  Output   `json:"output"`
-	Content ident.ID `json:"content,omitzero"`
-	// Kept is how many bytes of Content are the head; what follows them is the tail.
-	Kept int64 `json:"kept,omitempty"`
-	// Note is for the reader of the result, such as why the outcome is unknown.
-	Note string `json:"note,omitempty"`
-}
-
-// PreviewBytes bounds Head plus Tail of a CellEnded.
-const PreviewBytes = 32 << 10
-
-// Gone is the message that tells a python kernel's owner that it has ended: its names are gone. Unfinished cells come as
-// CellEnded before it. Its delivery id is ident.Derive(kernel id, "gone").
-type Gone struct {
-	Kernel string `json:"kernel"`
-	Reason string `json:"reason"`
-}
-
-// Aliases of the two messages.
-const (
-	CellEndedAlias = "pykernel.cell_ended.v1"
-	GoneAlias      = "pykernel.gone.v1"
-)

@@ -154,7 +154,7 @@ func TestHelloVector(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Hello{Protocol: 1, Bundle: "00ff", Epoch: 1, PID: 4711, PGID: 4711, Leader: "123456", Ready: true,
-		Cells: []string{"c2"}, Finished: []string{"c0", "c1"}, Python: "3.11.2"}
+		Jobs: []pykernel.JobStart{}, ExternalJobs: []pykernel.JobItem{}, Cells: []string{"c2"}, Finished: []string{"c0", "c1"}, Python: "3.11.2"}
 	if !reflect.DeepEqual(*u.Hello, want) {
 		t.Errorf("hello %+v", *u.Hello)
 	}
@@ -196,7 +196,9 @@ func TestConstantsAreTheProtocol(t *testing.T) {
 			Sequenced  bool
 			Fields     map[string]string
 		}
+		Objects  map[string]map[string]string
 		Statuses []string
+		Codes    []string
 	}
 	load(t, "frames.json", &f)
 	for _, c := range []struct {
@@ -207,39 +209,65 @@ func TestConstantsAreTheProtocol(t *testing.T) {
 		{"max_unit_bytes", pykernel.MaxFrame, f.Max},
 		{"head_bytes", pykernel.MaxHead, f.Limits["head_bytes"]},
 		{"tail_bytes", pykernel.MaxTail, f.Limits["tail_bytes"]},
+		{"command_characters", pykernel.MaxCommand, f.Limits["command_characters"]},
+		{"job_tail_bytes", pykernel.MaxJobTail, f.Limits["job_tail_bytes"]},
+		{"page_max_bytes", pykernel.MaxPage, f.Limits["page_max_bytes"]},
+		{"page_min_bytes", pykernel.MinPage, f.Limits["page_min_bytes"]},
 	} {
 		if c.ours != c.was {
 			t.Errorf("%s is %d, the protocol says %d", c.name, c.ours, c.was)
 		}
 	}
-	var sequenced []string
-	fields := map[string]map[string]string{}
+	// What a python kernel sends is read by the shapes, which are those of the protocol to the field; what it is sent follows.
+	sent := map[string]map[string]string{}
+	theirs := map[pykernel.FrameType]fields{}
 	for _, fr := range f.Frames {
-		fields[fr.Name] = fr.Fields
-		if fr.Sequenced {
-			sequenced = append(sequenced, fr.Name)
+		if fr.Sequenced && fr.From == "kernel" {
+			theirs[pykernel.FrameType(fr.Name)] = fr.Fields
+		} else if fr.From == "daemon" || fr.Name == "output" {
+			sent[fr.Name] = fr.Fields
 		}
 	}
-	ours := []string{}
-	for _, typ := range []pykernel.FrameType{
-		pykernel.FrameExecute, pykernel.FrameReply, pykernel.FrameInterrupt, pykernel.FrameShutdown, pykernel.FrameReady,
-		pykernel.FrameStartupError, pykernel.FrameCall, pykernel.FrameDone, pykernel.FrameCells,
-	} {
-		ours = append(ours, string(typ))
+	if !reflect.DeepEqual(shapes, theirs) {
+		t.Errorf("frames %v, the protocol has %v", shapes, theirs)
 	}
-	slices.Sort(ours)
-	slices.Sort(sequenced)
-	if !slices.Equal(ours, sequenced) {
-		t.Errorf("sequenced frames %v, the protocol has %v", ours, sequenced)
+	inner := map[string]fields{}
+	for path, shape := range f.Objects {
+		if path != "reply.error" { // the daemon's own
+			inner[path] = shape
+		}
+	}
+	if !reflect.DeepEqual(objects, inner) {
+		t.Errorf("objects %v, the protocol has %v", objects, inner)
+	}
+	codes := []string{pykernel.CodeJobNotFound, pykernel.CodeCellNotFound, pykernel.CodeOutputLost, pykernel.CodeInvalid, pykernel.CodeBusy}
+	if !slices.Equal(codes, f.Codes) {
+		t.Errorf("codes %v, the protocol has %v", codes, f.Codes)
 	}
 	statuses := []string{string(pykernel.CellOK), string(pykernel.CellError), string(pykernel.CellInterrupted), string(pykernel.CellTimedOut)}
 	if !slices.Equal(statuses, f.Statuses) {
 		t.Errorf("statuses %v, the protocol has %v", statuses, f.Statuses)
 	}
-	for name, value := range map[string]any{
-		"execute": pykernel.Execute{Cause: pykernel.Cause{Correlation: ident.ID{1}, Causation: ident.ID{1}}}, "interrupt": pykernel.Interrupt{}, "attach": Attach{}, "output": Output{},
-		"reply": pykernel.Reply{Value: json.RawMessage("1"), Error: &pykernel.CallError{}},
-	} {
+	offset, cursor := int64(1), 1
+	ours := map[string]any{
+		"execute": pykernel.Execute{
+			Cause: pykernel.Cause{Correlation: ident.ID{1}, Causation: ident.ID{1}}, Origin: pykernel.OriginModel, BackgroundMS: 1,
+		},
+		"interrupt": pykernel.Interrupt{}, "attach": Attach{}, "output": Output{},
+		"reply":    pykernel.Reply{Value: json.RawMessage("1"), Error: &pykernel.CallError{}},
+		"shutdown": struct{}{}, "job_list": pykernel.Ask{ID: "a"}, "job_stop": pykernel.Ask{ID: "a", Job: "j"},
+		"job_read":  pykernel.Ask{ID: "a", Job: "j", Offset: &offset, Limit: 4},
+		"cell_read": pykernel.Ask{ID: "a", Cell: "c", Offset: &offset, Limit: 4},
+		"complete":  pykernel.Ask{ID: "a", Text: &f.Codes[0], Cursor: &cursor},
+	}
+	for name, shape := range sent {
+		value, ok := ours[name]
+		if !ok {
+			if shape != nil {
+				t.Errorf("nothing here is sent as %s", name)
+			}
+			continue
+		}
 		b, err := json.Marshal(value)
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +275,7 @@ func TestConstantsAreTheProtocol(t *testing.T) {
 		var have map[string]json.RawMessage
 		_ = json.Unmarshal(b, &have)
 		delete(have, "type")
-		for field := range fields[name] {
+		for field := range shape {
 			if _, ok := have[field]; !ok {
 				t.Errorf("%s lacks %s", name, field)
 			}
@@ -262,7 +290,7 @@ func TestConstantsAreTheProtocol(t *testing.T) {
 func TestWrittenUnitsAreRead(t *testing.T) {
 	var b []byte
 	var err error
-	for _, object := range [][]byte{Ack(7), Sequenced(3, 2, []byte(`{"type":"cells","live":4}`))} {
+	for _, object := range [][]byte{Ack(7), Sequenced(3, 2, []byte(`{"type":"cells","live":4,"bloated":false,"eligible":true}`))} {
 		if b, err = Append(b, object); err != nil {
 			t.Fatal(err)
 		}
@@ -279,7 +307,7 @@ func TestWrittenUnitsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u, err := Parse(two); err != nil || *u.Seq != 3 || *u.Ack != 2 || u.Frame.Live != 4 {
+	if u, err := Parse(two); err != nil || *u.Seq != 3 || *u.Ack != 2 || u.Frame.Cells.Live != 4 {
 		t.Errorf("frame: %+v, %v", u, err)
 	}
 	if string(Ping(9)) != `{"ping":9}` {

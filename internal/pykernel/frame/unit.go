@@ -23,14 +23,20 @@ func (a Attach) Encode() ([]byte, error) { return json.Marshal(map[string]Attach
 
 // Hello is the python kernel's answer to an attach that it accepts.
 type Hello struct {
-	Protocol int      `json:"protocol"`
-	Bundle   string   `json:"bundle"`
-	Epoch    int64    `json:"epoch"`
-	Ack      uint64   `json:"ack"` // highest daemon frame applied
-	PID      int      `json:"pid"`
-	PGID     int      `json:"pgid"`
-	Leader   string   `json:"leader"`
-	Ready    bool     `json:"ready"`
+	Protocol int    `json:"protocol"`
+	Bundle   string `json:"bundle"`
+	Epoch    int64  `json:"epoch"`
+	Ack      uint64 `json:"ack"` // highest daemon frame applied
+	PID      int    `json:"pid"`
+	PGID     int    `json:"pgid"`
+	Leader   string `json:"leader"`
+	Ready    bool   `json:"ready"`
+	// Jobs are those of this machine that live. Of the others there are only the numbers and lists of the last jobs frame.
+	Jobs            []pykernel.JobStart `json:"jobs"`
+	External        int                 `json:"external"`
+	AwaitedExternal int                 `json:"awaited_external"`
+	ExternalJobs    []pykernel.JobItem  `json:"external_jobs"`
+
 	Dropped  int64    `json:"dropped"`
 	Cells    []string `json:"cells"`
 	Finished []string `json:"finished"`
@@ -64,17 +70,29 @@ type Unit struct {
 
 // Frame is one sequenced frame from a python kernel; the field of its type is set.
 type Frame struct {
-	Type    pykernel.FrameType
-	Done    *pykernel.Done
-	Call    *Call
-	Failure string // of startup_error
-	Live    int64  // of cells
+	Type         pykernel.FrameType
+	Done         *pykernel.Done
+	Call         *Call
+	Failure      string // of startup_error
+	Cells        *pykernel.Cells
+	Backgrounded *pykernel.Backgrounded
+	Trace        *pykernel.Trace
+	JobStart     *pykernel.JobStart
+	Job          *pykernel.JobEnd
+	Jobs         *pykernel.Jobs
+	Seen         *pykernel.Seen
+	Cleanup      *pykernel.Cleanup
+	Answer       *pykernel.Answer // of any ask
+	Raw          json.RawMessage  // the frame's own object, with Answer
 }
 
-// Call is a host call. A method that is no string is empty, absent arguments are nil: such a call is answered, not cut.
+// Call is a host call. A method that is no string is empty, absent arguments are nil: such a call is answered, not cut. One
+// without a cell lives until it is answered.
 type Call struct {
-	ID, Cell, Method string
-	Args             json.RawMessage
+	ID     string          `json:"id"`
+	Cell   string          `json:"cell"`
+	Method string          `json:"-"`
+	Args   json.RawMessage `json:"args"`
 }
 
 // Parse reads the shape of a unit that Read returned. Every error is ErrMalformed, wrapped.
@@ -124,6 +142,12 @@ func parseHello(b json.RawMessage) (*Hello, error) {
 			return nil, malformed("hello lacks %s", name)
 		}
 	}
+	if err := items("hello.jobs", have["jobs"], shapes[pykernel.FrameJobStart]); err != nil {
+		return nil, err
+	}
+	if err := items("hello.external_jobs", have["external_jobs"], objects["jobs.items"]); err != nil {
+		return nil, err
+	}
 	h := new(Hello)
 	if err := json.Unmarshal(b, h); err != nil {
 		return nil, malformed("%v", err)
@@ -133,18 +157,7 @@ func parseHello(b json.RawMessage) (*Hello, error) {
 
 func parseFrame(b json.RawMessage) (*Frame, error) {
 	var in struct {
-		Type       *pykernel.FrameType  `json:"type"`
-		ID         *string              `json:"id"`
-		Cell       *string              `json:"cell"`
-		Method     json.RawMessage      `json:"method"`
-		Args       json.RawMessage      `json:"args"`
-		Status     *pykernel.CellStatus `json:"status"`
-		StartedAt  *int64               `json:"started_at"`
-		DurationMS *int64               `json:"duration_ms"`
-		Value      *string              `json:"value"`
-		Error      json.RawMessage      `json:"error"`
-		Output     *pykernel.Output     `json:"output"`
-		Live       *int64               `json:"live"`
+		Type *pykernel.FrameType `json:"type"`
 	}
 	if err := json.Unmarshal(b, &in); err != nil {
 		return nil, malformed("%v", err)
@@ -153,41 +166,73 @@ func parseFrame(b json.RawMessage) (*Frame, error) {
 		return nil, malformed("a frame lacks its type")
 	}
 	f := &Frame{Type: *in.Type}
+	if err := check(f.Type, b); err != nil {
+		return nil, err
+	}
+	var into any
 	switch f.Type {
 	case pykernel.FrameDone:
-		if in.Cell == nil || in.Status == nil || in.StartedAt == nil || in.DurationMS == nil || in.Output == nil {
-			return nil, malformed("done lacks a field")
+		f.Done = new(pykernel.Done)
+		into = f.Done
+	case pykernel.FrameCall:
+		return f, parseCall(f, b)
+	case pykernel.FrameStartupError:
+		into = &struct{ Error *string }{&f.Failure}
+	case pykernel.FrameCells:
+		f.Cells = new(pykernel.Cells)
+		into = f.Cells
+	case pykernel.FrameBackgrounded:
+		f.Backgrounded = new(pykernel.Backgrounded)
+		into = f.Backgrounded
+	case pykernel.FrameTrace:
+		f.Trace = new(pykernel.Trace)
+		into = f.Trace
+	case pykernel.FrameJobStart:
+		f.JobStart = new(pykernel.JobStart)
+		into = f.JobStart
+	case pykernel.FrameJob:
+		f.Job = new(pykernel.JobEnd)
+		into = f.Job
+	case pykernel.FrameJobs:
+		f.Jobs = new(pykernel.Jobs)
+		into = f.Jobs
+	case pykernel.FrameSeen:
+		f.Seen = new(pykernel.Seen)
+		into = f.Seen
+	case pykernel.FrameCleanup:
+		f.Cleanup = new(pykernel.Cleanup)
+		into = f.Cleanup
+	default:
+		if _, ok := answers[f.Type]; !ok {
+			return f, nil
 		}
-		switch *in.Status {
+		f.Answer, f.Raw = new(pykernel.Answer), b
+		into = f.Answer
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return nil, malformed("%v", err)
+	}
+	if f.Done != nil {
+		switch f.Done.Status {
 		case pykernel.CellOK, pykernel.CellError, pykernel.CellInterrupted, pykernel.CellTimedOut:
 		default:
-			return nil, malformed("done with status %q", *in.Status)
+			return nil, malformed("done with status %q", f.Done.Status)
 		}
-		f.Done = &pykernel.Done{
-			Type: f.Type, Cell: *in.Cell, Status: *in.Status, DurationMS: *in.DurationMS, Value: in.Value, Output: *in.Output,
-		}
-		if in.Error != nil {
-			if err := json.Unmarshal(in.Error, &f.Done.Error); err != nil {
-				return nil, malformed("%v", err)
-			}
-		}
-	case pykernel.FrameCall:
-		if in.ID == nil || in.Cell == nil {
-			return nil, malformed("call lacks a field")
-		}
-		f.Call = &Call{ID: *in.ID, Cell: *in.Cell, Args: in.Args}
-		_ = json.Unmarshal(in.Method, &f.Call.Method) // one that is no string stays empty
-	case pykernel.FrameStartupError:
-		if err := json.Unmarshal(in.Error, &f.Failure); err != nil {
-			return nil, malformed("startup_error lacks its error")
-		}
-	case pykernel.FrameCells:
-		if in.Live == nil {
-			return nil, malformed("cells lacks a field")
-		}
-		f.Live = *in.Live
 	}
 	return f, nil
+}
+
+func parseCall(f *Frame, b json.RawMessage) error {
+	var in struct {
+		Call
+		Method json.RawMessage `json:"method"`
+	}
+	if err := json.Unmarshal(b, &in); err != nil {
+		return malformed("%v", err)
+	}
+	f.Call = &in.Call
+	_ = json.Unmarshal(in.Method, &f.Call.Method) // one that is no string stays empty
+	return nil
 }
 
 func malformed(format string, args ...any) error {
