@@ -33,10 +33,12 @@ const (
 	WhyTerminated  Why = "terminated"
 )
 
-// Deliver: the input's message joins the branch now. CancelInput: it never will.
+// Deliver: the input's message joins the branch now. CancelInput: it never will. Retire: neither will this wake's, because
+// all that it tells was read before.
 type (
 	Deliver     struct{ Input string }
 	CancelInput struct{ Input string }
+	Retire      struct{ Input string }
 )
 
 // StartInference: record and begin this attempt with the branch as it now stands. CancelInference: close its stream.
@@ -96,6 +98,7 @@ func (StartTurn) effect()       {}
 func (EndTurn) effect()         {}
 func (Deliver) effect()         {}
 func (CancelInput) effect()     {}
+func (Retire) effect()          {}
 func (StartInference) effect()  {}
 func (CancelInference) effect() {}
 func (Supersede) effect()       {}

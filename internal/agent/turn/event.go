@@ -12,6 +12,12 @@ type Event interface{ event() }
 // InputAdmitted: an input was stored. It enters before the next provider call, or with After once the turn has ended.
 type InputAdmitted Input
 
+// WakeRead: all that a waiting wake tells was read. One that was delivered is over.
+type WakeRead struct{ Input string }
+
+// BackgroundEnded: work in the background has ended and nobody is to be woken for it. The host has set State.Awaits anew.
+type BackgroundEnded struct{}
+
 // Dispatched: the scheduler granted a slot.
 type Dispatched struct{}
 
@@ -61,14 +67,16 @@ type Terminate struct {
 	Words string
 }
 
-func (InputAdmitted) event() {}
-func (Dispatched) event()    {}
-func (Answered) event()      {}
-func (Failed) event()        {}
-func (Lost) event()          {}
-func (ToolDone) event()      {}
-func (Woke) event()          {}
-func (Pause) event()         {}
-func (Resume) event()        {}
-func (Interrupt) event()     {}
-func (Terminate) event()     {}
+func (InputAdmitted) event()   {}
+func (WakeRead) event()        {}
+func (BackgroundEnded) event() {}
+func (Dispatched) event()      {}
+func (Answered) event()        {}
+func (Failed) event()          {}
+func (Lost) event()            {}
+func (ToolDone) event()        {}
+func (Woke) event()            {}
+func (Pause) event()           {}
+func (Resume) event()          {}
+func (Interrupt) event()       {}
+func (Terminate) event()       {}

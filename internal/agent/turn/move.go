@@ -16,6 +16,8 @@ func (m *machine) next() error {
 			return nil
 		}
 		return m.move(Ready)
+	case m.RunToEnd && m.Done && m.Awaits:
+		return m.block(OnBackground, "", 0)
 	case m.RunToEnd && m.Done:
 		return m.exit(Exit{Code: 0, Cause: Finished})
 	}

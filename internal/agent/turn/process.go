@@ -24,18 +24,20 @@ type Reason string
 
 // The reasons. OnBudget and OnProvider carry a detail (which layer; the provider's words), OnProvider a wake time as well.
 const (
-	OnInput     Reason = "waiting for input"
-	OnTool      Reason = "tool result"
-	OnIPC       Reason = "ipc"
-	OnApproval  Reason = "approval"
-	OnBudget    Reason = "budget"
-	OnProvider  Reason = "provider delay"
-	OnPause     Reason = "paused"
-	Interrupted Reason = "interrupted"
-	OnHook      Reason = "denied by hook"
-	OnChild     Reason = "waiting for a child"
-	OnMCP       Reason = "mcp authorization"
-	OnCrashLoop Reason = "crash loop"
+	OnInput    Reason = "waiting for input"
+	OnTool     Reason = "tool result"
+	OnIPC      Reason = "ipc"
+	OnApproval Reason = "approval"
+	OnBudget   Reason = "budget"
+	OnProvider Reason = "provider delay"
+	// OnBackground: its inputs are worked through, and it waits for cells or jobs that run on.
+	OnBackground Reason = "background work"
+	OnPause      Reason = "paused"
+	Interrupted  Reason = "interrupted"
+	OnHook       Reason = "denied by hook"
+	OnChild      Reason = "waiting for a child"
+	OnMCP        Reason = "mcp authorization"
+	OnCrashLoop  Reason = "crash loop"
 )
 
 // ErrIllegalMove is wrapped by every MoveError.

@@ -75,6 +75,8 @@ func (h *host) perform(f Effect) {
 		h.branch = append(h.branch, message.Message{Role: message.User})
 	case CancelInput:
 		h.end(f.Input, "cancelled")
+	case Retire:
+		h.end(f.Input, "retired")
 	case StartInference:
 		if err := message.CheckPaired(h.branch); err != nil {
 			h.t.Fatal(err)
@@ -133,7 +135,7 @@ func (h *host) check() {
 	if h.turnOpen != h.s.Open {
 		h.t.Fatalf("turn open %v, state says %v", h.turnOpen, h.s.Open)
 	}
-	idle := h.s.Status == Blocked && h.s.Reason == OnInput || h.s.Status == Terminated
+	idle := h.s.Status == Blocked && (h.s.Reason == OnInput || h.s.Reason == OnBackground) || h.s.Status == Terminated
 	if idle && (waiting > 0 || h.s.Open) {
 		h.t.Fatalf("%s (%s) with %d inputs, turn open %v", h.s.Status, h.s.Reason, waiting, h.s.Open)
 	}
@@ -176,7 +178,17 @@ func TestAnyOrder(t *testing.T) {
 				id := fmt.Sprint("i", h.inputs)
 				h.inputs++
 				h.fate[id] = ""
-				h.step(InputAdmitted{ID: id, After: rapid.Bool().Draw(t, "after")})
+				kind := rapid.IntRange(0, 2).Draw(t, "steer, after or wake")
+				h.step(InputAdmitted{ID: id, After: kind == 1, Wake: kind == 2})
+			},
+			"read": func(t *rapid.T) {
+				if h.inputs > 0 {
+					h.step(WakeRead{Input: fmt.Sprint("i", rapid.IntRange(0, h.inputs-1).Draw(t, "which"))})
+				}
+			},
+			"background": func(t *rapid.T) {
+				h.s.Awaits = rapid.Bool().Draw(t, "awaits")
+				h.step(BackgroundEnded{})
 			},
 			"dispatch": func(t *rapid.T) {
 				if h.slot == "queued" {
@@ -225,7 +237,9 @@ func TestAnyOrder(t *testing.T) {
 
 // finish lets everything run out: each process comes to rest with all its inputs ended.
 func (h *host) finish() {
+	h.s.Awaits = false
 	h.step(Resume{})
+	h.step(BackgroundEnded{})
 	for range 200 {
 		switch {
 		case h.slot == "queued":

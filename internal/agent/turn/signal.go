@@ -7,7 +7,7 @@ func (m *machine) pause() error {
 		return m.drop("already paused")
 	}
 	m.Paused = true
-	if m.Status == Ready || m.Status == Blocked && (m.Reason == OnInput || m.Reason == OnProvider) {
+	if m.Status == Ready || m.resting() || m.Status == Blocked && m.Reason == OnProvider {
 		return m.next()
 	}
 	return nil

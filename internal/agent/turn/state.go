@@ -65,6 +65,9 @@ type State struct {
 	Inputs []Input `json:"inputs,omitempty"`
 
 	Paused bool `json:"paused,omitempty"`
+	// Awaits says that work runs in the background whose end will wake the process; RunToEnd waits for it. The host sets it
+	// before an event by which the process may end.
+	Awaits bool `json:"awaits,omitempty"`
 	Options
 }
 
@@ -84,10 +87,12 @@ type Call struct {
 	Settled bool   `json:"settled,omitempty"`
 }
 
-// Input is one admitted input: a steering message, or with After a follow-up for when the turn has ended (K-14).
+// Input is one admitted input: a steering message, or with After a follow-up for when the turn has ended (K-14). A Wake tells
+// that work in the background has ended; it joins like a steering message, unless WakeRead comes first.
 type Input struct {
 	ID    string `json:"id"`
 	After bool   `json:"after,omitempty"`
+	Wake  bool   `json:"wake,omitempty"`
 }
 
 // New returns the state of a process just created at the given time.

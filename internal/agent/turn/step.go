@@ -47,6 +47,10 @@ func (m *machine) handle(e Event) error {
 	switch e := e.(type) {
 	case InputAdmitted:
 		return m.admit(Input(e))
+	case WakeRead:
+		return m.wakeRead(e)
+	case BackgroundEnded:
+		return m.backgroundEnded()
 	case Dispatched:
 		return m.dispatch()
 	case Answered:
@@ -77,14 +81,39 @@ func (m *machine) admit(in Input) error {
 		return fmt.Errorf("%w: input id of %d bytes", ErrEvent, len(in.ID))
 	case slices.ContainsFunc(m.Inputs, func(i Input) bool { return i.ID == in.ID }):
 		return m.drop("the input is already here")
-	case len(m.Inputs) >= MaxInputs:
+	case len(m.Inputs) >= MaxInputs && !in.Wake: // wakes share one
 		return fmt.Errorf("%w: %d", ErrInputsFull, len(m.Inputs))
 	}
 	m.Inputs = append(m.Inputs, in)
-	if m.Status == Created || m.Status == Blocked && m.Reason == OnInput {
+	if m.Status == Created || m.resting() {
 		return m.next()
 	}
 	return nil
+}
+
+// resting reports whether the process is Blocked because it has nothing to do.
+func (m *machine) resting() bool {
+	return m.Status == Blocked && (m.Reason == OnInput || m.Reason == OnBackground)
+}
+
+func (m *machine) wakeRead(e WakeRead) error {
+	i := slices.IndexFunc(m.Inputs, func(in Input) bool { return in.ID == e.Input && in.Wake })
+	if i < 0 {
+		return m.drop("no such wake waits")
+	}
+	m.Inputs = slices.Delete(m.Inputs, i, i+1)
+	m.emit(Retire(e))
+	if m.Status == Ready && !m.Open && len(m.Inputs) == 0 {
+		return m.next()
+	}
+	return nil
+}
+
+func (m *machine) backgroundEnded() error {
+	if m.Status == Blocked && m.Reason == OnBackground {
+		return m.next()
+	}
+	return m.drop("nothing waits for it")
 }
 
 func (m *machine) dispatch() error {
