@@ -29,6 +29,11 @@ const (
 	WireVersion      Code = "wire_version"
 	Stopping         Code = "stopping"
 	Unavailable      Code = "unavailable" // nobody answers for it at this moment: try again
+	JobNotFound      Code = "job_not_found"
+	OutputLost       Code = "output_lost"          // that part of the output was not kept
+	Unconfirmed      Code = "job_stop_unconfirmed" // the job may still run, or end yet
+	NotRestarted     Code = "kernel_restart_failed"
+	Unreachable      Code = "kernel_unreachable" // the python kernel cannot be asked now
 	Internal         Code = "internal"
 )
 
@@ -41,11 +46,11 @@ func (c Code) Status() int {
 		return 401
 	case ForbiddenHost, ForbiddenOrigin, Forbidden:
 		return 403
-	case NotFound:
+	case NotFound, JobNotFound:
 		return 404
 	case MethodNotAllowed:
 		return 405
-	case Conflict, ProcessEnded, SessionClosed, InUse:
+	case Conflict, ProcessEnded, SessionClosed, InUse, OutputLost:
 		return 409
 	case Gone:
 		return 410
@@ -59,7 +64,7 @@ func (c Code) Status() int {
 		return 426
 	case Busy:
 		return 429
-	case Stopping, Unavailable:
+	case Stopping, Unavailable, Unconfirmed, NotRestarted, Unreachable:
 		return 503
 	}
 	return 500

@@ -11,6 +11,7 @@ import (
 type Process struct {
 	PID       uint64 `json:"pid"`
 	Session   string `json:"session"`
+	Branch    string `json:"branch,omitempty"` // absent in events
 	Parent    uint64 `json:"parent,omitempty"`
 	Agent     string `json:"agent,omitempty"`
 	Model     string `json:"model"`
@@ -70,6 +71,8 @@ type Message struct {
 	Message message.Message `json:"message"`
 	// Cut says that an event shows the beginning of it only: GET /v1/processes/{pid}/messages has all of it.
 	Cut bool `json:"cut,omitempty"`
+	// Line is the message for people, where it was written for the model: what a wake is about.
+	Line string `json:"line,omitempty"`
 }
 
 // LedgerRow is one provider attempt.
@@ -187,6 +190,7 @@ const (
 	StepEnded      = "step.ended"      // StepEndedEvent
 	ToolResult     = "tool.result"     // ToolResultEvent
 	CellStarted    = "cell.started"    // CellEvent, for cells without an agent
+	CellBackground = "cell.background" // CellEvent, the same: it runs on in the background
 	CellEnded      = "cell.ended"      // CellEvent, the same
 	TurnEnded      = "turn.ended"      // TurnEndedEvent
 	ProcessState   = "process.state"   // StateEvent
@@ -202,6 +206,7 @@ const (
 	Reset          = "reset"        // ResetEvent
 	DaemonStopping = "stopping"     // StoppingEvent
 	StreamRefused  = "unauthorized" // Error: the last of a stream whose token is not valid any more
+	StreamFailed   = "error"        // Error: the last of a stream that cannot go on
 )
 
 // InputEvent tells of an input.
@@ -211,7 +216,13 @@ type InputEvent struct {
 	State    string `json:"state"`
 	Text     string `json:"text,omitempty"`
 	Cut      bool   `json:"cut,omitempty"` // Text is the beginning only
+	// Kind is wake for an input that work in the background has made, with Line as in Message; empty for what somebody said.
+	Kind string `json:"kind,omitempty"`
+	Line string `json:"line,omitempty"`
 }
+
+// InputWake is the kind of an input that a cell or job has made by its end.
+const InputWake = "wake"
 
 // StepStartedEvent: an inference begins. Messages are those that joined the branch at this boundary.
 type StepStartedEvent struct {
@@ -261,7 +272,8 @@ type ToolResultEvent struct {
 	OutputSize int64  `json:"output_size"`
 	Error      string `json:"error,omitempty"`
 	Note       string `json:"note,omitempty"`
-	State      *State `json:"state,omitempty"`
+	Shown
+	State *State `json:"state,omitempty"`
 }
 
 // CellEvent tells of a cell without an agent.

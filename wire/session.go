@@ -23,6 +23,7 @@ type OpenSession struct {
 type Session struct {
 	ID        string     `json:"id"`
 	Kind      string     `json:"kind"`
+	Branch    string     `json:"branch,omitempty"` // the default one; absent in events
 	Workspace string     `json:"workspace"`
 	Model     string     `json:"model,omitempty"`
 	Agent     string     `json:"agent,omitempty"`
@@ -72,7 +73,7 @@ type Cell struct {
 	PID        uint64     `json:"pid,omitempty"`
 	Kernel     string     `json:"kernel"`
 	Code       string     `json:"code"`
-	State      string     `json:"state"`            // started, ended
+	State      string     `json:"state"`            // started, backgrounded (it runs on, and nobody waits for it), ended
 	Status     string     `json:"status,omitempty"` // ok, error, interrupted, timed_out, unknown, not_started
 	Value      *string    `json:"value,omitempty"`
 	Error      *CellFault `json:"error,omitempty"`
@@ -81,6 +82,24 @@ type Cell struct {
 	DurationMS int64      `json:"duration_ms"`
 	StartedAt  time.Time  `json:"started_at"`
 	EndedAt    *time.Time `json:"ended_at,omitempty"`
+	Calls      []string   `json:"calls,omitempty"` // bindings that the code names, of a model's cell
+	Shown
+}
+
+// Shown is what a cell has for people beside its output.
+type Shown struct {
+	Images      []CellImage `json:"images,omitempty"`
+	ImageErrors []string    `json:"image_errors,omitempty"`
+	// Repair says how to run the cell again after an edit, where it failed and is long.
+	Repair string `json:"repair,omitempty"`
+}
+
+// CellImage is one image that a cell has shown; GET /v1/cells/{cell}/images/{n} has its bytes.
+type CellImage struct {
+	N     int    `json:"n"` // from 1
+	Media string `json:"media"`
+	Name  string `json:"name,omitempty"` // the file that it came from
+	Size  int64  `json:"size"`           // bytes
 }
 
 // CellFault is the exception that ended a cell.
