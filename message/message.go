@@ -26,8 +26,20 @@ type Message struct {
 	Status CallStatus `json:"status,omitempty"`
 	// Result is the tool's whole structured result, for clients; Text is made from it.
 	Result json.RawMessage `json:"result,omitempty"`
+	// Images are what the call of a tool message has shown, beside Text.
+	Images []Image `json:"images,omitempty"`
 	// Opaque blocks are kept byte for byte and go back to the same provider family only (K-29).
 	Opaque []Opaque `json:"opaque,omitempty"`
+}
+
+// Image names an image whose bytes are kept elsewhere.
+type Image struct {
+	// Media is its type, such as image/png.
+	Media string `json:"media"`
+	// Content is the text form of the id under which its bytes are kept.
+	Content string `json:"content"`
+	Size    int64  `json:"size"`           // bytes
+	Name    string `json:"name,omitempty"` // of the file that it came from
 }
 
 // Call is one tool call of an assistant message.

@@ -39,6 +39,8 @@ type Request struct {
 	Tools    []tool.Definition
 	// Attempt numbers the tries of this inference from 1.
 	Attempt int
+	// Image returns the bytes of an image of Messages by its content, at most its size; nil where there are none.
+	Image func(ctx context.Context, content string) ([]byte, error)
 	// Facts are named texts about the daemon that a script may quote, such as DaemonPID.
 	Facts map[string]string
 }

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"soma/internal/agent/model"
@@ -44,6 +45,8 @@ type Client struct {
 	idle   time.Duration
 	grace  time.Duration
 	http   *http.Client
+	// blind holds the names of models that have refused images and answered without.
+	blind sync.Map
 }
 
 var errIdle = errors.New("idle")
@@ -87,17 +90,30 @@ func (c *Client) Stream(ctx context.Context, r model.Request) (model.Stream, err
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
-	body, err := c.body(r)
+	book, err := c.pictures(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	body, asked, err := c.body(r, book)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &stream{
 		client: c, cancel: cancel, cause: func() error { return context.Cause(ctx) },
-		asked: model.EstimateTokens(len(body)),
+		asked: asked,
 	}
 	s.idle = time.AfterFunc(c.idle, func() { cancel(errIdle) })
 	resp, err := c.send(ctx, http.MethodPost, "/chat/completions", body)
+	if book.count() > 0 && takesNoImages(err) {
+		// Else no request of this conversation would ever be answered again.
+		if body, s.asked, err = c.body(r, nil); err == nil {
+			s.idle.Reset(c.idle)
+			if resp, err = c.send(ctx, http.MethodPost, "/chat/completions", body); err == nil {
+				c.blind.Store(r.Model, true)
+			}
+		}
+	}
 	s.idle.Stop()
 	if err != nil {
 		cancel(nil)

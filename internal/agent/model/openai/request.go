@@ -21,22 +21,36 @@ type request struct {
 // The kinds of opaque blocks are the names of the fields they came in and go back in.
 var reasoningFields = []string{"reasoning_content", "reasoning"}
 
-func (c *Client) body(r model.Request) ([]byte, error) {
+// body returns the request, and how many tokens it is taken to have. Without a picture book it shows no images.
+func (c *Client) body(r model.Request, book *pictures) ([]byte, int64, error) {
 	q := request{Model: r.Model, Messages: []map[string]any{}, Stream: true, StreamOptions: map[string]bool{"include_usage": true}}
 	if r.System != "" {
 		q.Messages = append(q.Messages, map[string]any{"role": "system", "content": r.System})
 	}
-	for _, m := range r.Messages {
+	var shown []any // by the results before this message
+	show := func() {
+		if len(shown) > 0 {
+			q.Messages = append(q.Messages, map[string]any{"role": "user", "content": shown})
+			shown = nil
+		}
+	}
+	for i, m := range r.Messages {
+		if m.Role != message.Tool && m.Role != message.Note {
+			show()
+		}
 		switch m.Role {
 		case message.Note:
 		case message.Tool:
-			q.Messages = append(q.Messages, map[string]any{"role": "tool", "tool_call_id": m.CallID, "content": m.Text})
+			parts, left := book.of(i, m)
+			shown = append(shown, parts...)
+			q.Messages = append(q.Messages, map[string]any{"role": "tool", "tool_call_id": m.CallID, "content": m.Text + left})
 		case message.Assistant:
 			q.Messages = append(q.Messages, c.assistant(m))
 		default:
 			q.Messages = append(q.Messages, map[string]any{"role": string(m.Role), "content": m.Text})
 		}
 	}
+	show()
 	for _, t := range r.Tools {
 		q.Tools = append(q.Tools, map[string]any{"type": "function", "function": map[string]any{
 			"name": t.Name, "description": t.Description, "parameters": t.Schema,
@@ -44,9 +58,9 @@ func (c *Client) body(r model.Request) ([]byte, error) {
 	}
 	b, err := json.Marshal(q)
 	if err != nil {
-		return nil, &model.Error{Class: model.BadRequest, Words: "cannot write the request: " + err.Error()}
+		return nil, 0, &model.Error{Class: model.BadRequest, Words: "cannot write the request: " + err.Error()}
 	}
-	return b, nil
+	return b, model.EstimateTokens(len(b)-book.size()) + int64(book.count())*imageTokens, nil
 }
 
 var badName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
