@@ -1,18 +1,17 @@
-"""What cells write: routed to the cell in whose context it was written, counted, kept as head and tail.
+"""What cells write: routed to the channel (soma_capture) of the cell in whose context it was written.
 
 Python text arrives through the streams; what native code and child processes write to descriptors 1 and 2 lands in an
 append-only file, which is read by offset: a pipe read in this process would hang as soon as native code fills it while
 it holds the interpreter lock.
 """
-import codecs
 import io
 import os
 import sys
 import threading
 from contextvars import ContextVar
-from time import monotonic
 
-from soma_wire import HEAD, NATIVE_FILE, OUTPUT_TEXT, TAIL
+from soma_capture import CellCapture as Capture
+from soma_wire import NATIVE_FILE, OUTPUT_TEXT, TAIL
 
 CURRENT = ContextVar("soma_output", default=None)  # the Capture of the cell whose code runs here
 
@@ -23,126 +22,7 @@ def raise_deferred():
     """Raise a deferred interrupt where a person's code called ours; set by soma_interrupt."""
 
 
-_DRAIN_AT = OUTPUT_TEXT
-_LIVE_KEPT = 4 * OUTPUT_TEXT
-_FLUSH_SECONDS = 0.02
-_BOUNDARY = 3  # bytes of a character that can precede its last one
-
-
-def head_of(data, limit):
-    """The first bytes of valid UTF-8, at most limit, cut on a character border."""
-    if len(data) <= limit:
-        return data
-    while limit and data[limit] & 0xC0 == 0x80:
-        limit -= 1
-    return data[:limit]
-
-
-def tail_of(data, limit):
-    """The last bytes of valid UTF-8, at most limit, cut on a character border."""
-    start = max(len(data) - limit, 0)
-    while start < len(data) and data[start] & 0xC0 == 0x80:
-        start += 1
-    return data[start:]
-
-
-class Capture:
-    """All output of one cell: size, the first 1 MiB, the last 64 KiB, and what is still to be shown live."""
-
-    def __init__(self, cell):
-        self.cell = cell
-        self.chunks = []      # text not yet encoded; appended to by any thread without the lock
-        self.held = 0         # roughly its length
-        self.ended = False    # done is made: only live output is left
-        self.size = 0
-        self._lock = threading.RLock()
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._live = bytearray()
-        self._shown_at = 0.0
-        self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def drain(self):
-        """Encode the waiting text, unless this thread is at it: a signal handler may print in the midst of it."""
-        if not self.entered():
-            with self._lock:
-                self._drain()
-
-    def entered(self):
-        """Whether this very thread is at work here, below a signal handler that runs now."""
-        return self._lock._is_owned()
-
-    def add_bytes(self, data, last=False):
-        """Take bytes of unknown encoding after the text that waits."""
-        with self._lock:
-            self._drain()
-            self._add(self._bytes.decode(data, last).encode())
-
-    def skip(self, count):
-        """Count bytes that were written but not read; only once the head is full."""
-        with self._lock:
-            self.size += count
-            self._live.clear()
-            self._tail.clear()
-
-    def take_live(self):
-        """(offset, text) of at most 64 KiB that was not shown yet, or None."""
-        with self._lock:
-            self._drain()
-            if not self._live:
-                return None
-            data = bytes(head_of(self._live, OUTPUT_TEXT))
-            offset = self.size - len(self._live)
-            del self._live[:len(data)]
-            self._shown_at = monotonic()
-            return offset, data.decode()
-
-    def due(self):
-        """Whether a flush may show output at once: the last piece is old enough."""
-        return monotonic() - self._shown_at >= _FLUSH_SECONDS
-
-    def pending(self):
-        """Whether live output waits."""
-        return bool(self.chunks or self._live)
-
-    def result(self):
-        """The output object of the cell's done; afterwards only live output is kept."""
-        self.add_bytes(b"", True)
-        with self._lock:
-            head = head_of(self._head, HEAD)
-            tail = b""
-            if self.size > HEAD:
-                tail = tail_of(self._tail, min(TAIL, self.size - len(head)))
-            out = {"head": head.decode(), "tail": tail.decode(), "size": self.size}
-            self._head = bytearray()
-            self._tail = bytearray()
-            self.ended = True
-            return out
-
-    def _drain(self):
-        n = len(self.chunks)
-        if n:
-            text = "".join(self.chunks[:n])  # others append meanwhile: only these n go
-            del self.chunks[:n]
-            self.held = 0
-            self._add(text.encode("utf-8", "backslashreplace"))
-
-    def _add(self, data):
-        if not data:
-            return
-        self.size += len(data)
-        if not self.ended:
-            room = HEAD + _BOUNDARY - len(self._head)
-            if room > 0:
-                self._head += data[:room]
-            self._tail += data[-(TAIL + _BOUNDARY):]
-            if len(self._tail) > 2 * TAIL:
-                del self._tail[:len(self._tail) - TAIL - _BOUNDARY]
-        if len(data) > _LIVE_KEPT:
-            self._live.clear()
-        self._live += tail_of(data, _LIVE_KEPT)
-        if len(self._live) > _LIVE_KEPT:
-            self._live = tail_of(self._live, _LIVE_KEPT)
+_PIECE = 1 << 20
 
 
 class Stream(io.TextIOBase):
@@ -164,7 +44,7 @@ class Stream(io.TextIOBase):
             return self._write_otherwise(text, out)
         out.chunks.append(text)
         out.held = held = out.held + len(text)
-        if held >= _DRAIN_AT:
+        if held >= OUTPUT_TEXT:
             out.drain()
         if out.ended:
             self._late(out)
@@ -265,14 +145,18 @@ class Native:
                 return
             if size < self._at:  # someone truncated it
                 self._at = self._cut_at = 0
-            most = HEAD + _BOUNDARY
-            if size - self._at > most + 2 * TAIL:
-                out.add_bytes(os.pread(self._fd, most, self._at))
-                out.skip(size - 2 * TAIL - self._at - most)
-                self._at = size - 2 * TAIL
-            while self._at < size and (data := os.pread(self._fd, size - self._at, self._at)):
-                out.add_bytes(data)
-                self._at += len(data)
+            while self._at < size:
+                skipped = 0
+                if size - self._at > _PIECE and not out.room():
+                    skipped = size - self._at - 2 * TAIL
+                data = os.pread(self._fd, min(size - self._at - skipped, _PIECE), self._at + skipped)
+                if not data:
+                    break
+                if skipped:
+                    out.skip(skipped, data)
+                else:
+                    out.add_bytes(data)
+                self._at += skipped + len(data)
             self._cut()
 
     def trim(self):

@@ -2,7 +2,7 @@
 import os
 import unittest
 
-import soma_output
+import soma_capture
 from tests.client import KernelCase
 
 
@@ -206,14 +206,14 @@ class Pieces(unittest.TestCase):
     def test_borders(self):
         text = "a€b😀".encode()
         for n in range(len(text) + 2):
-            self.assertEqual(soma_output.head_of(text, n), text[:n].decode("utf-8", "ignore").encode())
-            tail = soma_output.tail_of(text, n)
+            self.assertEqual(soma_capture.head_of(text, n), text[:n].decode("utf-8", "ignore").encode())
+            tail = soma_capture.tail_of(text, n)
             tail.decode()
             self.assertTrue(text.endswith(tail) and len(tail) <= n and n - len(tail) < 4 or n > len(text))
 
     # P-011: what is not shown in time is a gap, never a wrong offset
     def test_gap(self):
-        capture = soma_output.Capture("c")
+        capture = soma_capture.CellCapture("c")
         text = "".join(f"{i:09d}\n" for i in range(100_000))
         capture.chunks.append(text)
         shown = []
