@@ -33,7 +33,9 @@ type Config struct {
 	LogLevel      slog.Level
 	MaxPykernels  int           // live python kernels
 	PykernelGrace time.Duration // how long a python kernel without a daemon lives
-	Telemetry     Telemetry
+	// CellBackgroundSeconds is after how many seconds an agent's cell goes on in the background; 0: never.
+	CellBackgroundSeconds int
+	Telemetry             Telemetry
 	// Retention is how long sessions at rest stay; 0: until somebody removes them.
 	Retention time.Duration
 	// Store is the database; empty: the SQLite file of the home.
@@ -119,7 +121,10 @@ func Settings() []Setting {
 				return nil
 			},
 			show: func(c *Config) string { return strconv.Itoa(int(c.PykernelGrace/time.Second)) + "s" },
-		}, retention(),
+		},
+		number("cell_background_seconds", "after how many seconds an agent's cell goes on in the background; 0: never", 0, 3600,
+			func(c *Config) *int { return &c.CellBackgroundSeconds }),
+		retention(),
 
 		{
 			Key: "store", Usage: "PostgreSQL database that several daemons share, such as postgres://host/name; none: a SQLite file in the home",
@@ -218,7 +223,7 @@ func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, "_", "-") }
 // [*ValueError] for a variable or flag.
 func Load(file string, env Env, flags map[string]string) (*Config, error) {
 	c := &Config{
-		Recover: Resume, MaxConcurrent: 4, LogLevel: slog.LevelInfo, MaxPykernels: 32, PykernelGrace: time.Hour,
+		Recover: Resume, MaxConcurrent: 4, LogLevel: slog.LevelInfo, MaxPykernels: 32, PykernelGrace: time.Hour, CellBackgroundSeconds: 60,
 		file: file, sources: map[string]Source{},
 	}
 	switch body, err := readFile(file); {

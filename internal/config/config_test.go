@@ -42,12 +42,13 @@ func TestEachSourceGoesOverTheWeakerOnes(t *testing.T) {
 		t.Errorf("config %+v", c)
 	}
 	want := map[string]Row{
-		"max_concurrent": {"max_concurrent", "7", FromFlag},
-		"log_level":      {"log_level", "error", FromEnv},
-		"recover":        {"recover", "hold", FromFile},
-		"max_pykernels":  {"max_pykernels", "32", FromDefault},
-		"pykernel_grace": {"pykernel_grace", "3600s", FromDefault},
-		"python":         {"python", "", FromDefault},
+		"max_concurrent":          {"max_concurrent", "7", FromFlag},
+		"log_level":               {"log_level", "error", FromEnv},
+		"recover":                 {"recover", "hold", FromFile},
+		"max_pykernels":           {"max_pykernels", "32", FromDefault},
+		"pykernel_grace":          {"pykernel_grace", "3600s", FromDefault},
+		"cell_background_seconds": {"cell_background_seconds", "60", FromDefault},
+		"python":                  {"python", "", FromDefault},
 	}
 	for _, row := range c.Rows() {
 		if w, ok := want[row.Key]; ok && row != w {
@@ -65,7 +66,7 @@ func TestEachSourceGoesOverTheWeakerOnes(t *testing.T) {
 func TestEverySettingFromEverySource(t *testing.T) {
 	samples := map[string]string{
 		"default_model": "m", "python": "/usr/bin/python3", "kernel_env": "A,B", "recover": "hold", "max_concurrent": "9",
-		"log_level": "debug", "max_pykernels": "7", "pykernel_grace": "90s", "store": "postgres://me@db.example/soma",
+		"log_level": "debug", "max_pykernels": "7", "pykernel_grace": "90s", "cell_background_seconds": "0", "store": "postgres://me@db.example/soma",
 		"retention": "90d", "listen": "127.0.0.1:7621", "tls_cert": "/etc/soma/tls.crt", "tls_key": "/etc/soma/tls.key",
 	}
 	for _, s := range Settings() {
