@@ -135,7 +135,7 @@ const systemPrompt = "You are an agent that works in a folder on a person's mach
 	"check; do not guess what you can find out. When you are done, answer in plain text."
 
 var tools = sync.OnceValue(func() *tool.Registry {
-	r, err := tool.NewRegistry(tool.Python())
+	r, err := tool.NewRegistry(tool.Python(""))
 	if err != nil { // the definition is a constant
 		panic(err)
 	}

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -16,11 +17,11 @@ const MaxCellTimeout = time.Hour
 //go:embed python.md
 var pythonText string
 
-// Python returns the definition of the `python` tool (K-46).
-func Python() Definition {
+// Python returns the definition of the `python` tool (K-46). rules is what the bindings of its namespace say, each rule once.
+func Python(rules string) Definition {
 	return Definition{
 		Name:        PythonName,
-		Description: pythonText,
+		Description: strings.TrimSpace(pythonText + "\n" + rules),
 		Schema: json.RawMessage(fmt.Sprintf(`{"type":"object","properties":{`+
 			`"code":{"type":"string","description":"Python source of the cell."},`+
 			`"timeout_ms":{"type":"integer","minimum":1,"maximum":%d,"description":"Milliseconds after which the cell is stopped; one hour if left out."}},`+

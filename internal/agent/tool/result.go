@@ -15,6 +15,9 @@ const (
 	maxMessage    = 2 << 10
 	maxTraceback  = 8 << 10
 	maxMarkerText = 100
+	maxPath       = 1 << 10
+	// maxImageErrors is a number: more than these are not told.
+	maxImageErrors = 8
 )
 
 // Result is how a cell ended, as its python kernel reports it and as it is stored for clients.
@@ -27,65 +30,130 @@ type Result struct {
 	// Value is the repr of a final expression, empty if there is none.
 	Value  string       `json:"value,omitempty"`
 	Error  *ResultError `json:"error,omitempty"`
-	Output Output       `json:"output"`
+	Output Output       `json:"output,omitzero"`
+	// Repair says how a failed cell is run again without sending it whole.
+	Repair string `json:"repair,omitempty"`
+	// ImageErrors says which images are not with the result, and why.
+	ImageErrors []string `json:"image_errors,omitempty"`
+	// Calls names the bindings that the code calls, sorted.
+	Calls []string `json:"calls,omitempty"`
 }
+
+// Backgrounded is the status of a cell that goes on while its caller does other things; it is no end.
+const Backgrounded = "backgrounded"
+
+// advice is what a model reads with the status Backgrounded.
+const advice = "the cell goes on, and you are told when it ends: do other useful work, or report where things stand and end your turn; do not poll or sleep"
 
 // ResultError is the exception that ended a cell, or why it could not run (then without a traceback).
 type ResultError struct {
-	Type      string `json:"type"`
+	Type      string `json:"type,omitempty"`
 	Message   string `json:"message"`
 	Traceback string `json:"traceback,omitempty"`
 }
 
 // Output is what a cell printed: its first bytes, and when those are not all its last bytes. Size is the true size.
 type Output struct {
-	Head string `json:"head,omitempty"`
-	Tail string `json:"tail,omitempty"`
-	Size int64  `json:"size"`
+	Head  string `json:"head,omitempty"`
+	Tail  string `json:"tail,omitempty"`
+	Size  int64  `json:"size"`
+	Spill *Spill `json:"spill,omitempty"`
+}
+
+// Spill is the file that holds the output of a cell from its first byte on.
+type Spill struct {
+	Path  string `json:"path"`
+	Size  int64  `json:"size"`  // in bytes
+	Whole bool   `json:"whole"` // false: what came after Size bytes is not in the file
+}
+
+// line is what a model reads first of a result.
+type line struct {
+	Note        string   `json:"note,omitempty"`
+	Status      string   `json:"status"`
+	DurationMS  int64    `json:"duration_ms"`
+	Value       string   `json:"value,omitempty"`
+	ValueSize   int      `json:"value_size,omitempty"`
+	Error       string   `json:"error,omitempty"`
+	CellID      string   `json:"cell_id,omitempty"`
+	Truncated   string   `json:"truncated,omitempty"`
+	Repair      string   `json:"repair,omitempty"`
+	ImageErrors []string `json:"image_errors,omitempty"`
+	Advice      string   `json:"advice,omitempty"`
 }
 
 // Render puts a result into words for a model: one JSON line with the fields that say something, then the output and the
-// traceback as they are, for escaped text costs more tokens (P-036). It is valid UTF-8 of at most MaxResult bytes; what is
-// left out is named with the true size (K-15).
+// traceback as they are, for escaped text costs more tokens (P-036). What could not run has neither, and reads as it is stored.
+// It is valid UTF-8 of at most MaxResult bytes; what is left out is named with the true size (K-15).
 func Render(r Result) string {
-	line := struct {
-		Note       string `json:"note,omitempty"`
-		Status     string `json:"status"`
-		DurationMS int64  `json:"duration_ms"`
-		Value      string `json:"value,omitempty"`
-		ValueSize  int    `json:"value_size,omitempty"`
-		Error      string `json:"error,omitempty"`
-		CellID     string `json:"cell_id,omitempty"`
-		OutputSize int64  `json:"output_size,omitempty"`
-	}{Note: clipEncoded(r.Note, maxMessage), Status: clipEncoded(r.Status, 100), DurationMS: r.DurationMS, Value: clipEncoded(r.Value, maxValue)}
-	if len(line.Value) < len(r.Value) {
-		line.ValueSize = len(r.Value)
+	if r.couldNotRun() {
+		return string(encode(r.clipped()))
+	}
+	l := line{Note: clipEncoded(r.Note, maxMessage), Status: clipEncoded(r.Status, 100), DurationMS: r.DurationMS,
+		Value: clipEncoded(r.Value, maxValue), Repair: clipEncoded(r.Repair, maxMessage)}
+	if len(l.Value) < len(r.Value) {
+		l.ValueSize = len(r.Value)
+	}
+	for _, text := range r.ImageErrors[:min(len(r.ImageErrors), maxImageErrors)] {
+		l.ImageErrors = append(l.ImageErrors, clipEncoded(text, 500))
+	}
+	if r.Status == Backgrounded {
+		l.Advice = advice
 	}
 	var trace string
 	if e := r.Error; e != nil {
 		trace = cut(e.Traceback, "", int64(len(e.Traceback)), maxTraceback)
 		if trace == "" {
-			line.Error = clipEncoded(strings.TrimPrefix(e.Type+": "+e.Message, ": "), maxMessage)
+			l.Error = clipEncoded(strings.TrimPrefix(e.Type+": "+e.Message, ": "), maxMessage)
 		} else {
-			line.Error = clipEncoded(e.Type, 200)
+			l.Error = clipEncoded(e.Type, 200)
 		}
-		line.CellID = clipEncoded(r.CellID, 200)
+	}
+	if (r.Error != nil || r.Status == Backgrounded) && r.Repair == "" {
+		l.CellID = clipEncoded(r.CellID, 200)
 	}
 	// The room for the output is what is left once the widest line is written.
-	line.OutputSize = r.Output.Size
-	room := MaxResult - len(encode(line)) - len(trace) - 3
+	short := l
+	l.truncate(r)
+	room := MaxResult - len(encode(l)) - len(trace) - 3
 	out := cut(r.Output.Head, r.Output.Tail, r.Output.Size, room)
 	if int64(len(out)) == r.Output.Size {
-		line.OutputSize = 0
+		l = short
 	}
 	var b strings.Builder
-	b.Write(encode(line))
+	b.Write(encode(l))
 	for _, part := range []string{out, trace} {
 		if part = strings.TrimRight(part, "\n"); part != "" {
 			b.WriteString("\n" + part)
 		}
 	}
 	return b.String()
+}
+
+// couldNotRun says that there is nothing but the reason to tell.
+func (r Result) couldNotRun() bool {
+	return r.Error != nil && r.Error.Traceback == "" && r.Output.Size == 0 && r.Output.Head == "" && r.Value == "" && r.DurationMS == 0
+}
+
+// clipped is r as it is stored, within the bounds of what a model reads.
+func (r Result) clipped() Result {
+	return Result{
+		Note: clipEncoded(r.Note, maxMessage), CellID: clipEncoded(r.CellID, 200), Status: clipEncoded(r.Status, 100),
+		Error: &ResultError{Type: clipEncoded(r.Error.Type, 200), Message: clipEncoded(r.Error.Message, maxMessage)},
+	}
+}
+
+// truncate says that the output is more than what follows, and where the rest is to be had.
+func (l *line) truncate(r Result) {
+	l.Truncated = fmt.Sprintf("the output has %d bytes", r.Output.Size)
+	switch s := r.Output.Spill; {
+	case s == nil:
+		l.CellID = clipEncoded(r.CellID, 200)
+	case s.Whole:
+		l.Truncated += ", all in " + clipEncoded(s.Path, maxPath)
+	default:
+		l.Truncated += fmt.Sprintf(", the first %d in %s", s.Size, clipEncoded(s.Path, maxPath))
+	}
 }
 
 func encode(v any) []byte {

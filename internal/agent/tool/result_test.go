@@ -21,14 +21,34 @@ func TestRender(t *testing.T) {
 			Result{Status: "ok", DurationMS: 3, Value: "<b>'é'", CellID: "x", Output: Output{Head: "if a < b:\n\treturn \"x\"\n", Size: 22}},
 			"{\"status\":\"ok\",\"duration_ms\":3,\"value\":\"<b>'é'\"}\nif a < b:\n\treturn \"x\"",
 		},
+		"whole output that was spilled": {
+			Result{Status: "ok", Output: Output{Head: "a\n", Size: 2, Spill: &Spill{Path: "/o", Size: 2, Whole: true}}},
+			"{\"status\":\"ok\",\"duration_ms\":0}\na",
+		},
 		"error": {
 			Result{Status: "error", CellID: "x", Output: Output{Head: "a\n", Size: 2},
 				Error: &ResultError{Type: "ValueError", Message: "no", Traceback: "Traceback\nValueError: no\n"}},
 			"{\"status\":\"error\",\"duration_ms\":0,\"error\":\"ValueError\",\"cell_id\":\"x\"}\na\nTraceback\nValueError: no",
 		},
 		"could not run": {
-			Result{Status: "unknown", CellID: "x", Error: &ResultError{Message: "the kernel ended"}},
-			`{"status":"unknown","duration_ms":0,"error":"the kernel ended","cell_id":"x"}`,
+			Result{Status: "not_started", CellID: "x", Error: &ResultError{Message: "the kernel ended"}},
+			`{"cell_id":"x","status":"not_started","duration_ms":0,"error":{"message":"the kernel ended"}}`,
+		},
+		"ended without a traceback": {
+			Result{Status: "unknown", CellID: "x", DurationMS: 9, Error: &ResultError{Message: "the kernel ended"}, Output: Output{Head: "a\n", Size: 2}},
+			"{\"status\":\"unknown\",\"duration_ms\":9,\"error\":\"the kernel ended\",\"cell_id\":\"x\"}\na",
+		},
+		"repair": {
+			Result{Status: "error", CellID: "x", Repair: "cells.run('x', …)", Error: &ResultError{Type: "ValueError", Message: "no", Traceback: "ValueError: no"}},
+			"{\"status\":\"error\",\"duration_ms\":0,\"error\":\"ValueError\",\"repair\":\"cells.run('x', …)\"}\nValueError: no",
+		},
+		"images": {
+			Result{Status: "ok", ImageErrors: []string{"a.png is kept in /out/a.png"}, Calls: []string{"show_image"}},
+			`{"status":"ok","duration_ms":0,"image_errors":["a.png is kept in /out/a.png"]}`,
+		},
+		"backgrounded": {
+			Result{Status: "backgrounded", CellID: "x", DurationMS: 60_000, Output: Output{Head: "a\n", Size: 2}},
+			`{"status":"backgrounded","duration_ms":60000,"cell_id":"x","advice":"` + advice + "\"}\na",
 		},
 		"note first": {Result{Note: "names are gone", Status: "ok"}, `{"note":"names are gone","status":"ok","duration_ms":0}`},
 	} {
@@ -57,7 +77,7 @@ func TestRenderCuts(t *testing.T) {
 		if !strings.Contains(got, "\nline 00000\n") || !strings.HasSuffix(got, "\nline 19999") {
 			t.Errorf("%s: head or tail is missing", name)
 		}
-		if !strings.Contains(got, `"output_size":220000`) {
+		if !strings.Contains(got, `"truncated":"the output has 220000 bytes"`) {
 			t.Errorf("%s: %.200s", name, got)
 		}
 		var from, to, size int
@@ -72,6 +92,16 @@ func TestRenderCuts(t *testing.T) {
 	value := Render(Result{Status: "ok", Value: strings.Repeat("v", 100_000)})
 	if len(value) > MaxResult || !strings.Contains(value, `,"value_size":100000}`) {
 		t.Errorf("long value: %d bytes, %s", len(value), value[len(value)-50:])
+	}
+	for want, spill := range map[string]*Spill{
+		`{"status":"ok","duration_ms":0,"truncated":"the output has 1000 bytes, all in /out/\"x\""}`:       {Path: `/out/"x"`, Size: 1000, Whole: true},
+		`{"status":"ok","duration_ms":0,"truncated":"the output has 1000 bytes, the first 800 in /out/x"}`: {Path: "/out/x", Size: 800},
+		`{"status":"ok","duration_ms":0,"cell_id":"c","truncated":"the output has 1000 bytes"}`:            nil,
+	} {
+		got, _, _ := strings.Cut(Render(Result{Status: "ok", CellID: "c", Output: Output{Head: "a", Tail: "z", Size: 1000, Spill: spill}}), "\n")
+		if got != want {
+			t.Errorf("spill %+v: %s", spill, got)
+		}
 	}
 	short := Render(Result{Status: "ok", Output: Output{Head: "a", Tail: "z", Size: 1000}})
 	if !strings.HasSuffix(short, "\na\n[bytes 1 to 999 of 1000 are not shown]\nz") {
@@ -91,6 +121,13 @@ func TestRenderAlwaysFits(t *testing.T) {
 			Output: Output{Head: text(t, "head", 40000), Tail: text(t, "tail", 40000)},
 		}
 		r.Output.Size = int64(len(r.Output.Head)+len(r.Output.Tail)) + int64(rapid.IntRange(0, 1).Draw(t, "gap"))*1_000_000
+		if rapid.Bool().Draw(t, "spilled") {
+			r.Output.Spill = &Spill{Path: text(t, "path", 3000), Size: 10}
+		}
+		for range rapid.IntRange(0, 20).Draw(t, "image errors") {
+			r.ImageErrors = append(r.ImageErrors, text(t, "image error", 1000))
+		}
+		r.Repair = text(t, "repair", 3000)
 		if rapid.Bool().Draw(t, "failed") {
 			r.Error = &ResultError{Type: text(t, "type", 500), Message: text(t, "message", 5000), Traceback: text(t, "trace", 20000)}
 		}

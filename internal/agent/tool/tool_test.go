@@ -13,7 +13,7 @@ import (
 
 func registry(t *testing.T) *Registry {
 	t.Helper()
-	r, err := NewRegistry(Python(), Definition{Name: "now", Schema: json.RawMessage(`{"type":"object"}`)})
+	r, err := NewRegistry(Python("- Sums are exact."), Definition{Name: "now", Schema: json.RawMessage(`{"type":"object"}`)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func registry(t *testing.T) *Registry {
 // K-46: python is a tool with a description, required code and a bounded deadline.
 func TestPython(t *testing.T) {
 	r := registry(t)
-	if d := r.List()[0]; d.Name != "python" || !strings.Contains(d.Description, "cell") {
+	if d := r.List()[0]; d.Name != "python" || !strings.Contains(d.Description, "cell") || !strings.HasSuffix(d.Description, "\n- Sums are exact.") {
 		t.Errorf("%+v", d)
 	}
 	for text, want := range map[string]time.Duration{

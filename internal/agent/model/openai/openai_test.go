@@ -468,7 +468,7 @@ func TestRequestBody(t *testing.T) {
 	})
 	r := ask()
 	r.System = "be brief"
-	r.Tools = []tool.Definition{tool.Python()}
+	r.Tools = []tool.Definition{tool.Python("")}
 	r.Messages = append([]message.Message{{Role: message.Note, Text: "a note"}}, r.Messages...)
 	a, _, err := run(t, c, r)
 	if err != nil {
@@ -489,8 +489,8 @@ func TestRequestBody(t *testing.T) {
 	if auth != "Bearer "+key || path != "/v1/chat/completions" {
 		t.Errorf("authorization %q, path %q", auth, path)
 	}
-	schema, _ := json.Marshal(tool.Python().Schema)
-	text, _ := json.Marshal(tool.Python().Description)
+	schema, _ := json.Marshal(tool.Python("").Schema)
+	text, _ := json.Marshal(tool.Python("").Description)
 	want := `{"model":"m","messages":[{"content":"be brief","role":"system"},{"content":"hi","role":"user"},` +
 		`{"content":null,"reasoning_content":"I é think","role":"assistant","tool_calls":[{"function":{"arguments":"{}","name":"python"},"id":"c","type":"function"}]},` +
 		`{"content":"cut","role":"tool","tool_call_id":"c"},{"content":"done","role":"assistant"}],` +
