@@ -496,6 +496,11 @@ class Channels:
         """The channel of a cell, a job, or "native"; None when it is not kept."""
         return self.cell(name) or self.job(name) or (self.native if name == "native" else None)
 
+    def drain_native(self, native, running):
+        """Give what came through the descriptors (soma_output.Native) to the one running cell (list of captures); with
+        several, or none, nobody knows whose it is: then it goes to the channel "native"."""
+        native.drain(running[0] if len(running) == 1 else self.native)
+
     def cell(self, name):
         return self._cells.get(name)
 

@@ -137,6 +137,14 @@ class Native:
         os.dup2(self._fd, 1)
         os.dup2(self._fd, 2)
 
+    def mend(self):
+        """Take over descriptors 1 and 2 again where a cell has closed them."""
+        for fd in (1, 2):
+            try:
+                os.fstat(fd)
+            except OSError:
+                os.dup2(self._fd, fd)
+
     def drain(self, out):
         """Give what was written since the last time to a capture."""
         with self._lock:
