@@ -101,6 +101,18 @@ func (c *Client) Health(ctx context.Context) error {
 	return c.get(ctx, &h, "/healthz")
 }
 
+// Ready asks whether the daemon takes work; it needs no token. A *wire.Error says why it does not (wire.Unavailable,
+// wire.Stopping); it is not asked again by itself.
+func (c *Client) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	resp, err := c.once(ctx, http.MethodGet, "/readyz", nil, nil, true)
+	if err != nil {
+		return err
+	}
+	return read(ctx, resp, new(wire.Health))
+}
+
 // Status returns what the daemon tells of itself.
 func (c *Client) Status(ctx context.Context) (wire.Status, error) {
 	var s wire.Status

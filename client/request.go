@@ -55,6 +55,22 @@ func (c *Client) within(ctx context.Context, limit time.Duration, method string,
 	if err != nil {
 		return err
 	}
+	return read(ctx, resp, out)
+}
+
+// single makes a request that must not be made again by itself, under a limit. After a lost answer nobody knows what it did.
+func (c *Client) single(ctx context.Context, limit time.Duration, out any, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	resp, err := c.once(ctx, http.MethodPut, path, nil, nil, false)
+	if err != nil {
+		return err
+	}
+	return read(ctx, resp, out)
+}
+
+// read takes an answer of JSON, and closes its body.
+func read(ctx context.Context, resp *http.Response, out any) error {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
@@ -80,7 +96,7 @@ const (
 func (c *Client) send(ctx context.Context, method, path string, in any, header http.Header) (*http.Response, error) {
 	var last error // the refusal before; it says more than that the time is over
 	for began := time.Now(); ; {
-		resp, err := c.once(ctx, method, path, in, header)
+		resp, err := c.once(ctx, method, path, in, header, true)
 		var refusal *wire.Error
 		if err != nil && last != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil, last
@@ -99,7 +115,8 @@ func (c *Client) send(ctx context.Context, method, path string, in any, header h
 	}
 }
 
-func (c *Client) once(ctx context.Context, method, path string, in any, header http.Header) (*http.Response, error) {
+// once makes a request; with again the transport may repeat it where a connection breaks.
+func (c *Client) once(ctx context.Context, method, path string, in any, header http.Header, again bool) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
 		text, err := json.Marshal(in)
@@ -122,13 +139,13 @@ func (c *Client) once(ctx context.Context, method, path string, in any, header h
 	switch {
 	case err == nil:
 		req.Header.Set("Authorization", "Bearer "+token)
-	case path != "/healthz":
+	case path != "/healthz" && path != "/readyz":
 		return nil, err
 	}
 	if method != http.MethodGet {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if method == http.MethodPut || method == http.MethodDelete {
+	if again && (method == http.MethodPut || method == http.MethodDelete) {
 		// Present without a value it is not sent, but lets the transport repeat the request on a fresh connection when the
 		// one that it took from the pool turns out to be dead.
 		req.Header["Idempotency-Key"] = nil
