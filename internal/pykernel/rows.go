@@ -113,11 +113,12 @@ func (*EndKernel) SQL() string {
 // Args returns the column values.
 func (k *EndKernel) Args() []any { return []any{k.Reason, k.ID} }
 
-// ErrKernelBusy is the guard of EvictKernel: a cell has come in the meantime.
-var ErrKernelBusy = errors.New("python kernel has open cells")
+// ErrKernelBusy is the guard of EvictKernel: a cell or job has come in the meantime.
+var ErrKernelBusy = errors.New("python kernel has open cells or jobs")
 
-// EvictKernel is EndKernel for a python kernel that has no open cell: the execute frame of an open cell is kept until its
-// outcome is committed. It fails with ErrKernelBusy where a frame of a cell is left, or the kernel is ending.
+// EvictKernel is EndKernel for a python kernel that has no open cell and no job: the execute frame of an open cell, running or
+// in the background, is kept until its outcome is committed. It fails with ErrKernelBusy where a frame of a cell is left, a job
+// runs, or the kernel is ending.
 type EvictKernel struct {
 	ID     string
 	Reason string
@@ -126,7 +127,8 @@ type EvictKernel struct {
 // SQL returns the statement.
 func (*EvictKernel) SQL() string {
 	return `update kernel set state = 'ending', reason = ? where id = ? and state in ('booting', 'running')
-and not exists (select 1 from kernel_frame f where f.kernel = kernel.id and f.cell <> '')`
+and not exists (select 1 from kernel_frame f where f.kernel = kernel.id and f.cell <> '')
+and not exists (select 1 from job j where j.kernel = kernel.id and j.state = 'running')`
 }
 
 // Args returns the column values.
@@ -142,20 +144,22 @@ type RunKernel struct {
 	OSPID  int
 	PGID   int
 	Leader string // start time of the OS process: pid and leader name one process
-	Bundle string
-	Epoch  int64
-	At     time.Time
+	Bundle string // what it runs
+	// Modules are those that it was started with, joined by commas; empty leaves the row's as they are.
+	Modules string
+	Epoch   int64
+	At      time.Time
 }
 
 // SQL returns the statement.
 func (*RunKernel) SQL() string {
-	return `update kernel set state = 'running', os_pid = ?, pgid = ?, leader = ?, bundle = ?, epoch = ?, used_at = ?
-where id = ? and state in ('booting', 'running')`
+	return `update kernel set state = 'running', os_pid = ?, pgid = ?, leader = ?, bundle = ?,
+modules = case when ? = '' then modules else ? end, epoch = ?, used_at = ? where id = ? and state in ('booting', 'running')`
 }
 
 // Args returns the column values.
 func (k *RunKernel) Args() []any {
-	return []any{int64(k.OSPID), int64(k.PGID), k.Leader, k.Bundle, k.Epoch, k.At.UnixMicro(), k.ID}
+	return []any{int64(k.OSPID), int64(k.PGID), k.Leader, k.Bundle, k.Modules, k.Modules, k.Epoch, k.At.UnixMicro(), k.ID}
 }
 
 // EndedKernel records that nothing of a python kernel is left. A reason that EndKernel gave is kept.
@@ -189,7 +193,7 @@ func (f *DropFrame) Args() []any { return []any{f.Kernel, int64(f.Seq)} }
 // InboxItem records that what follows from a frame of the python kernel is committed. Repeats change nothing.
 type InboxItem struct {
 	Kernel string
-	Item   string // DoneItem or CallItem
+	Item   string // DoneItem, CallItem, BackgroundItem or EndItem
 	At     time.Time
 }
 
@@ -198,6 +202,12 @@ func DoneItem(cell string) string { return "done:" + cell }
 
 // CallItem names a host call in the inbox.
 func CallItem(call string) string { return "call:" + call }
+
+// BackgroundItem names the news in the inbox that a cell was backgrounded.
+func BackgroundItem(cell string) string { return "backgrounded:" + cell }
+
+// EndItem names the end of a job in the inbox.
+func EndItem(job string) string { return "job:" + job }
 
 // SQL returns the statement.
 func (*InboxItem) SQL() string {

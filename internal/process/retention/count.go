@@ -12,8 +12,9 @@ import (
 // Counts of what one session, branch, kernel or process has, by table.
 var (
 	ofSession = map[string]string{
-		"event": `select count(*) from event where session = ?`,
-		"input": `select count(*) from input where session = ?`,
+		"event":      `select count(*) from event where session = ?`,
+		"input":      `select count(*) from input where session = ?`,
+		"cell_trace": `select count(*) from cell_trace where session = ?`,
 	}
 	ofBranch = map[string][]string{
 		"message": {`select count(*) from message where branch = ?`},
@@ -28,6 +29,7 @@ and not exists (select 1 from message o where o.content = m.content and o.branch
 		"kernel_frame": `select count(*) from kernel_frame where kernel = ?`,
 		"kernel_inbox": `select count(*) from kernel_inbox where kernel = ?`,
 		"kernel_call":  `select count(*) from kernel_call where kernel = ?`,
+		"job":          `select count(*) from job where kernel = ?`,
 	}
 	ofNeuron = map[string]string{
 		"neuron": `select count(*) from neuron where id = ?`,

@@ -130,6 +130,7 @@ func (d *deleter) cells(ctx context.Context) error {
 						if output := ident.Derive(key, "output"); !bytes.Equal(output[:], content) {
 							ops = append(ops, do(dropContent, output[:]))
 						}
+						ops = append(ops, do(dropImages, imagesOf(key)...))
 					}
 					return nil
 				})
@@ -145,6 +146,20 @@ func (d *deleter) cells(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// imagesOf are the ids of the images that a cell can have shown.
+func imagesOf(cell ident.ID) []any {
+	ids := make([]any, pykernel.MaxImages)
+	for i := range ids {
+		id := pykernel.ImageID(cell, i)
+		ids[i] = id[:]
+	}
+	return ids
+}
+
+func (d *deleter) traces(ctx context.Context) error {
+	return d.through(ctx, `select cell from cell_trace where session = ? order by cell limit ?`, dropTraces, d.t.session)
 }
 
 func (d *deleter) messages(ctx context.Context) error {
@@ -190,6 +205,9 @@ func (d *deleter) events(ctx context.Context) error {
 
 func (d *deleter) pykernels(ctx context.Context) error {
 	for _, id := range d.t.kernels {
+		if err := d.through(ctx, `select id from job where kernel = ? order by id limit ?`, dropJobs, id); err != nil {
+			return err
+		}
 		if err := d.add(ctx, 1, pykernelOps(id)...); err != nil {
 			return err
 		}
@@ -203,7 +221,7 @@ func pykernelOps(id string) []neuron.Op {
 	for _, c := range pykernel.ClearKernel(id) {
 		ops = append(ops, c)
 	}
-	return append(ops, do(dropKernel, id))
+	return append(ops, do(`delete from job where kernel = ?`, id), do(dropKernel, id))
 }
 
 func (d *deleter) processes(ctx context.Context) error {

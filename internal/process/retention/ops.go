@@ -29,8 +29,11 @@ const (
 	dropProcesses = `delete from process where session = ? and pid <= ?`
 	dropBranch    = `delete from branch where id = ?`
 	dropKernel    = `delete from kernel where id = ?`
+	dropJobs      = `delete from job where kernel = ? and id <= ?`
+	dropTraces    = `delete from cell_trace where session = ? and cell <= ?`
 	// dropContent spares what a message still names.
 	dropContent = `delete from content where id = ? and not exists (select 1 from message m where m.content = content.id)`
+	dropImages  = `delete from content where id in (?, ?, ?, ?)`
 	dropPayload = `delete from content where id = ? and payload = 1`
 	// sumLedger adds to the sums of a session what the next deletion takes away, in the same commit.
 	sumLedger = `insert into ledger_sum (session, provider, model, attempts, input, cache_read, cache_write, output, reasoning, cost, unknown, estimated, removed_at)

@@ -266,7 +266,7 @@ func (k *Keeper) remove(ctx context.Context, t *target) error {
 	k.mu.Unlock()
 	d := &deleter{k: k, t: t, rm: rm}
 	for _, step := range []func(context.Context) error{
-		d.calls, d.payloads, d.cells, d.messages, d.inputs, d.events, d.pykernels,
+		d.calls, d.payloads, d.cells, d.traces, d.messages, d.inputs, d.events, d.pykernels,
 		func(ctx context.Context) error { return d.erase(ctx, k.neurons(t)...) }, d.processes, d.last,
 	} {
 		if err := step(ctx); err != nil {

@@ -14,10 +14,10 @@ import (
 // groups say under which name a person is told the size of a table.
 var groups = map[string][]string{
 	"conversations":  {"session", "branch", "message", "input", "process", "tool_call"},
-	"outputs":        {"cell", "content"},
+	"outputs":        {"cell", "content", "cell_trace"},
 	"events":         {"event"},
 	"ledger":         {"ledger", "ledger_sum"},
-	"python kernels": {"kernel", "kernel_frame", "kernel_inbox", "kernel_call"},
+	"python kernels": {"kernel", "kernel_frame", "kernel_inbox", "kernel_call", "job"},
 	"journals":       {"neuron", "turn", "seen"},
 	"deliveries":     {"outbox", "execution", "call", "call_part", "dead_letter", "connection"},
 	"instance":       {"meta", "node", "lease"},

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -121,7 +122,7 @@ func TestForeignSchemas(t *testing.T) {
 		make func(path string) error
 		want string
 	}{
-		"newer":        {func(path string) error { return copyFile(newer, path) }, "2"},
+		"newer":        {func(path string) error { return copyFile(newer, path) }, strconv.Itoa(len(withSuite(t).(fstest.MapFS)))},
 		"other tables": {func(path string) error { return copyFile(other, path) }, "of another program"},
 		"other meta":   {func(path string) error { return copyFile(nameless, path) }, "mine"},
 		"no database": {func(path string) error {
@@ -162,8 +163,9 @@ func copyFile(from, to string) error {
 func TestFailedMigration(t *testing.T) {
 	path := dbPath(t)
 	files := withSuite(t).(fstest.MapFS)
-	files["0003_bad.sql"] = &fstest.MapFile{Data: []byte("create table half (x integer); insert into nowhere values (1);")}
-	if _, err := Open(t.Context(), path, Options{Migrations: files}); err == nil || !strings.Contains(err.Error(), "0003_bad.sql") {
+	bad := fmt.Sprintf("%04d_bad.sql", len(files)+1)
+	files[bad] = &fstest.MapFile{Data: []byte("create table half (x integer); insert into nowhere values (1);")}
+	if _, err := Open(t.Context(), path, Options{Migrations: files}); err == nil || !strings.Contains(err.Error(), bad) {
 		t.Fatalf("open: %v", err)
 	}
 	s := mustOpen(t, path, Options{Migrations: withSuite(t)})
@@ -171,7 +173,7 @@ func TestFailedMigration(t *testing.T) {
 	if err != nil || n != 0 {
 		t.Errorf("%d tables of the failed migration, %v", n, err)
 	}
-	if v, err := s.w.text(t.Context(), "select value from meta where name = 'schema'"); err != nil || v != "2" {
+	if v, err := s.w.text(t.Context(), "select value from meta where name = 'schema'"); err != nil || v != strconv.Itoa(len(files)-1) {
 		t.Errorf("schema %s, %v", v, err)
 	}
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,11 +19,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // withSuite is this build's migrations and one more with the suite's table.
 func withSuite(t testing.TB) fs.FS {
 	t.Helper()
-	out := fstest.MapFS{"0002_suite.sql": {Data: []byte(storetest.Schema)}}
 	names, err := fs.Glob(Migrations(), "*.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
+	out := fstest.MapFS{fmt.Sprintf("%04d_suite.sql", len(names)+1): {Data: []byte(storetest.Schema)}}
 	for _, name := range names {
 		b, err := fs.ReadFile(Migrations(), name)
 		if err != nil {

@@ -131,7 +131,8 @@ func (t *whole) Epoch(ctx context.Context) (uint64, error) {
 
 // Number runs a query of one number.
 func (t *whole) Number(ctx context.Context, query string) (int64, error) {
-	return t.w.number(ctx, query)
+	n, err := t.w.number(ctx, query)
+	return n, known(err)
 }
 
 // Seal returns what keeps daemons from the store.
