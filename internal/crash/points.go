@@ -37,6 +37,11 @@ const (
 	LeaseCounted   Name = "lease.counted"   // what was found there is counted, nothing of it runs
 )
 
+// The crash points of work in the background.
+const (
+	WakeCommitted Name = "wake.committed" // the end of a cell or job is stored with its wake, nobody has heard of it
+)
+
 // The crash points of the removal of a session.
 const (
 	RemoveMarked Name = "remove.marked" // the session is marked, nothing of it is deleted
@@ -54,13 +59,16 @@ const (
 
 // Names lists all crash points. The caller owns the slice.
 func Names() []Name {
-	return append(append(append(OfInput(), OfRuntime()...), OfRemoval()...), OfStores()...)
+	return append(append(append(OfInput(), OfRuntime()...), append(OfBackground(), OfRemoval()...)...), OfStores()...)
 }
 
 // OfStores lists those of work on whole stores. The caller owns the slice.
 func OfStores() []Name {
 	return []Name{CopyMid, BackupMid, BackupWritten, RestoreMid, RestorePlaced}
 }
+
+// OfBackground lists those of work in the background. The caller owns the slice.
+func OfBackground() []Name { return []Name{WakeCommitted} }
 
 // OfRemoval lists those of the removal of a session. The caller owns the slice.
 func OfRemoval() []Name { return []Name{RemoveMarked, RemoveMid} }
