@@ -210,7 +210,7 @@ class Job:
             from pathlib import Path
 
             return self._book.start(command, stdin=Path(note["path"]), **options)
-        if self.state == EXITED:
+        if self._out is None:
             return self._book.start(command, stdin=so_far, **options)
         job = self._book.start(command, stdin=True, **options)
         feed = job._stdin

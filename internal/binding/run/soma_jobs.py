@@ -1,5 +1,6 @@
 """The book of jobs: those that run, the newest that ended, what the daemon is told and asks about them."""
 import os
+import signal
 import stat
 import threading
 from contextvars import copy_context
@@ -15,6 +16,7 @@ STDIN_MOST = 64 << 20    # bytes
 _TICK_BYTES = 256 << 10  # read from all jobs in one round of the loop
 _READ_LEAST = 4 << 10
 _CLEANUP_GRACE = 1.0
+_LOOK_SECONDS = 0.05
 
 
 class Book:
@@ -156,8 +158,17 @@ class Book:
 
     async def clean_up(self):
         """End all groups, those too that have outlived their job."""
-        for job in [*self.live.values(), *(j for j in self.ended.values() if j.outlived())]:
+        import asyncio
+
+        left = [job for job in self.ended.values() if job.outlived()]
+        for job in [*self.live.values(), *left]:
             job.begin_stop(_CLEANUP_GRACE)
+        until = self.loop.time() + _CLEANUP_GRACE
+        while left and self.loop.time() < until:
+            left = [job for job in left if spawn.group_is_ours(job.pid)]
+            await asyncio.sleep(_LOOK_SECONDS)
+        for job in left:
+            spawn.signal_group(job.pid, signal.SIGKILL)
         for job in list(self.live.values()):
             await job.over()
 

@@ -3,7 +3,7 @@ from soma_jobs import Book, Jobs
 
 
 def setup(api):
-    book = Book(api)
+    book = api.jobs = Book(api)  # plugins start their own there, with listed=False
 
     def run(command, *, stdin=None, timeout=None, service=False, cwd=None, env=None):
         """Start a command as a job and return its handle at once; `await` it for its end.

@@ -1,0 +1,87 @@
+"""A kernel with this room's bindings, for its tests."""
+import glob
+import os
+import shutil
+import tempfile
+
+from tests.client import BUNDLE, KernelCase
+
+ROOM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PROBE = """
+def setup(api):
+    api.provide("api", api)
+"""
+# What the cells of these tests use: the state letter of a process ("" when it is gone), waiting for a condition.
+PRELUDE = """
+import asyncio, os, signal, time
+def state_of(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+async def until(condition):
+    for _ in range(1000):
+        if condition():
+            return True
+        await asyncio.sleep(0.01)
+    return False
+"""
+
+
+class RoomCase(KernelCase):
+    modules = ("soma_run", "soma_probe")
+
+    def bundle(self):
+        """A folder with the core, this room's modules and a probe that shows the api to cells."""
+        folder = tempfile.mkdtemp(prefix="pkb")
+        self.addCleanup(shutil.rmtree, folder)
+        for path in glob.glob(BUNDLE + "/soma_*.py") + glob.glob(ROOM + "/soma_*.py"):
+            shutil.copy(path, folder)
+        with open(folder + "/soma_probe.py", "w", encoding="utf-8") as f:
+            f.write(PROBE)
+        return folder
+
+    def setUp(self):
+        self.output = tempfile.mkdtemp(prefix="pko")
+        self.addCleanup(shutil.rmtree, self.output)
+        self.k, self.c = self.attached(bundle=self.bundle(), modules=self.modules, output=self.output)
+        self.count = 0
+        self.ok(PRELUDE)
+
+    def cell(self, code, timeout_ms=60_000):
+        """Run a cell; its done frame."""
+        self.count += 1
+        return self.c.run(f"c{self.count}", code, timeout_ms)
+
+    def ok(self, code):
+        """Run a cell that has to succeed; its value as an object."""
+        done = self.cell(code)
+        self.assertEqual(done["status"], "ok", done.get("error", {}).get("traceback"))
+        return eval(done["value"]) if "value" in done else None
+
+    def fails(self, code, kind, *words):
+        """Run a cell that has to raise that, with those words in its message."""
+        done = self.cell(code)
+        self.assertEqual(done["status"], "error", done)
+        self.assertEqual(done["error"]["type"], kind, done["error"])
+        for word in words:
+            self.assertIn(word, done["error"]["message"])
+
+    def frames(self, kind):
+        """All frames of a type that have come so far."""
+        return [v["frame"] for v in self.c.seen if v.get("frame", {}).get("type") == kind]
+
+    def end_of(self, job):
+        """The frame that tells a job's end, which has come or is on its way."""
+        for frame in self.frames("job"):
+            if frame["job"] == job:
+                return frame
+        return self.c.frame_of("job", job=job)
+
+    def ask(self, kind, **fields):
+        """Send a question; its answer."""
+        self.count += 1
+        name = f"q{self.count}"
+        self.c.frame(kind, id=name, **fields)
+        return self.c.frame_of(kind, id=name)
