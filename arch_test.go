@@ -39,7 +39,7 @@ var areas = map[string]int{
 	"internal/telemetry": core,
 
 	"internal/api": service, "internal/store": service, "internal/binding": service, "internal/process": service,
-	"internal/pykernel/supervise": service, "internal/peer": service, "internal/cron": service, "internal/flowrun": service,
+	"internal/pykernel/supervise": service, "internal/pykernel/view": service, "internal/peer": service, "internal/cron": service, "internal/flowrun": service,
 	"internal/chaos": service,
 
 	"internal/daemon": wiring, "internal/cli": command, "cmd": program,

@@ -28,8 +28,6 @@ type Sessions interface {
 	RunCell(ctx context.Context, session, clientID string, in wire.RunCell) (wire.Cell, error)
 	Cell(ctx context.Context, id string) (wire.Cell, error)
 	InterruptCell(ctx context.Context, id string) (wire.Cell, error)
-	// Output returns at most limit bytes of a cell's output from offset on.
-	Output(ctx context.Context, cell string, offset, limit int64) (wire.OutputPage, error)
 }
 
 // Processes is what the routes of processes ask for, under the terms of Sessions. Lists come in ascending order, at most
@@ -72,6 +70,8 @@ type Daemon interface {
 	// Stop begins to stop the daemon and returns; the answer still goes out.
 	Stop(ctx context.Context, s wire.Stop) (wire.Stopped, error)
 	Models(ctx context.Context) ([]wire.Model, error)
+	// Ready returns why the daemon takes no work now, a *wire.Error with a code of status 503; nil: it does.
+	Ready(ctx context.Context) error
 }
 
 // Evidence is what the routes of journals, dead letters and traces ask for, under the terms of Processes.
@@ -109,6 +109,7 @@ type Options struct {
 	Sessions  Sessions
 	Processes Processes
 	Events    Events
+	Pykernels Pykernels
 	Evidence  Evidence
 	Retention Retention
 	Daemon    Daemon
@@ -151,7 +152,7 @@ type Server struct {
 
 // New returns a server. The error names a missing part.
 func New(o Options) (*Server, error) {
-	if o.Sessions == nil || o.Processes == nil || o.Events == nil || o.Evidence == nil || o.Retention == nil || o.Daemon == nil || o.Authorize == nil || o.Log == nil {
+	if o.Sessions == nil || o.Processes == nil || o.Events == nil || o.Pykernels == nil || o.Evidence == nil || o.Retention == nil || o.Daemon == nil || o.Authorize == nil || o.Log == nil {
 		return nil, errors.New("cannot make the API: a part is missing")
 	}
 	s := &Server{

@@ -60,5 +60,5 @@ func cellOutput(s *Server, ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.Sessions.Output(ctx, id, int64(offset), int64(limit))
+	return s.Pykernels.CellOutput(ctx, id, int64(offset), int64(limit))
 }

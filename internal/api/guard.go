@@ -71,7 +71,7 @@ func (s *Server) admitted(d door, r *http.Request) (Access, *wire.Error) {
 		}
 	}
 	access := s.credential(r)
-	if access < Read && r.URL.Path != "/healthz" {
+	if access < Read && r.URL.Path != "/healthz" && r.URL.Path != "/readyz" {
 		return Nobody, wire.Errorf(wire.Unauthorized, "the token is missing or not the one of this home").
 			Do("send the text of the home's token file as Authorization: Bearer")
 	}

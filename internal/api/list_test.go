@@ -92,8 +92,8 @@ func TestPages(t *testing.T) { // I-24
 			t.Fatal(err)
 		}
 	}
-	if text != r.world.output {
-		t.Errorf("the output has %d bytes, want %d", len(text), len(r.world.output))
+	if text != cellText {
+		t.Errorf("the output has %d bytes, want %d", len(text), len(cellText))
 	}
 }
 

@@ -51,7 +51,7 @@ func TestRoutesAreDescribed(t *testing.T) { // I-20, I-52
 		if r.Access <= api.Nobody || r.Access > api.Admin {
 			t.Errorf("%s has no access level", key)
 		}
-		if r.Access == api.Open && r.Path != "/healthz" {
+		if r.Access == api.Open && r.Path != "/healthz" && r.Path != "/readyz" {
 			t.Errorf("%s needs no token", key)
 		}
 		if r.Method != "GET" && r.Access < api.Operate {
@@ -83,6 +83,7 @@ func TestSamplesAreAsDescribed(t *testing.T) { // I-20
 		return a.body
 	}
 	sample("GET", "/healthz", "/healthz", "", "")
+	sample("GET", "/readyz", "/readyz", "", "")
 	sample("GET", "/v1/status", "/v1/status", "", "")
 	sample("GET", "/v1/models", "/v1/models", "", "")
 	sample("GET", "/v1/sessions", "/v1/sessions", "", "") // empty
@@ -104,6 +105,28 @@ func TestSamplesAreAsDescribed(t *testing.T) { // I-20
 	sample("GET", "/v1/cells/{cell}", "/v1/cells/p.c", "", "")
 	sample("PUT", "/v1/cells/{cell}/interrupt", "/v1/cells/p.c/interrupt", "", "")
 	sample("GET", "/v1/cells/{cell}/output", "/v1/cells/p.c/output?offset=5&limit=10", "", "")
+	sample("GET", "/v1/cells/{cell}/images/{n}", "/v1/cells/p.c/images/1", "", "")
+	sample("GET", "/v1/cells/{cell}/images/{n}", "/v1/cells/p.c/images/2", "", "")
+	sample("GET", "/v1/cells/{cell}/images/{n}", "/v1/cells/p.c/images/3", "", wire.NotFound)
+	sample("GET", "/v1/cells/{cell}/trace", "/v1/cells/p.c/trace", "", "")
+	const branch = "/v1/branches/{branch}"
+	sample("GET", "/v1/kernels", "/v1/kernels?all=true", "", "")
+	sample("GET", "/v1/kernels", "/v1/kernels?all=yes", "", wire.BadRequest)
+	for _, b := range []string{"b1", "b2", "b3"} {
+		sample("GET", branch+"/kernel", "/v1/branches/"+b+"/kernel", "", "")
+	}
+	sample("GET", branch+"/kernel", "/v1/branches/b9/kernel", "", wire.NotFound)
+	sample("GET", branch+"/jobs", "/v1/branches/b1/jobs", "", "")
+	sample("GET", branch+"/jobs/recent", "/v1/branches/b1/jobs/recent", "", "")
+	sample("GET", branch+"/jobs/recent", "/v1/branches/b2/jobs/recent", "", "")
+	sample("GET", branch+"/jobs/{job}/output", "/v1/branches/b1/jobs/j1/output?offset=0&limit=4", "", "")
+	sample("GET", branch+"/jobs/{job}/output", "/v1/branches/b1/jobs/j1/output?limit=3", "", wire.BadRequest)
+	sample("GET", branch+"/jobs/{job}/output", "/v1/branches/b1/jobs/j9/output", "", wire.JobNotFound)
+	sample("PUT", branch+"/complete", "/v1/branches/b1/complete", `{"text":"al","cursor":2}`, "")
+	sample("PUT", branch+"/complete", "/v1/branches/b1/complete", `{"text":"al","cursor":3}`, wire.BadRequest)
+	sample("PUT", branch+"/kernel/restart", "/v1/branches/b1/kernel/restart", "", "")
+	sample("PUT", branch+"/kernel/restart", "/v1/branches/b2/kernel/restart", "", "")
+	sample("PUT", branch+"/jobs/{job}/stop", "/v1/branches/b1/jobs/j9/stop", "", wire.JobNotFound)
 	sample("GET", "/v1/processes/{pid}", "/v1/processes/1", "", "")
 	sample("GET", "/v1/processes", "/v1/processes?limit=1", "", "")
 	sample("GET", "/v1/processes/{pid}/messages", "/v1/processes/1/messages", "", "")
@@ -167,6 +190,16 @@ func TestSamplesAreAsDescribed(t *testing.T) { // I-20
 	stream("/v1/events", func(e sse) error { return s.CheckEvent("/v1/events", e.kind, e.id, []byte(e.data)) }, "hint")
 	seen["GET /v1/events"] = true
 
+	const jobs = "/v1/branches/{branch}/jobs/{job}"
+	views := func(e sse) error {
+		return s.CheckEvent("/v1/branches/{branch}/kernel/events", e.kind, e.id, []byte(e.data))
+	}
+	stream("/v1/branches/b1/kernel/events", views, wire.KernelObserved)
+	pages := func(e sse) error { return s.CheckEvent(jobs+"/output/events", e.kind, e.id, []byte(e.data)) }
+	stream("/v1/branches/b1/jobs/j1/output/events?offset=1", pages, wire.JobOutput)
+	sample("PUT", jobs+"/stop", "/v1/branches/b1/jobs/j1/stop", "", "")
+	seen["GET /v1/branches/{branch}/kernel/events"], seen["GET "+jobs+"/output/events"] = true, true
+
 	entries := func(e sse) error { return s.CheckEvent(journal+"/entries", e.kind, e.id, []byte(e.data)) }
 	stream("/v1/neurons/me/process/1/journal/entries?after=1", entries, wire.Reset, wire.JournalEntryAdded)
 	seen["GET "+journal+"/entries"] = true
@@ -215,7 +248,10 @@ func TestSchemasAreTheStructs(t *testing.T) { // I-20
 		wire.TurnEndedEvent{}, wire.StateEvent{}, wire.NoteEvent{}, wire.DeltaEvent{}, wire.OutputEvent{}, wire.ResetEvent{},
 		wire.StoppingEvent{},
 		wire.Hint{}, wire.OpenSession{}, wire.Session{}, wire.Input{}, wire.InputState{}, wire.RunCell{}, wire.Cell{},
-		wire.CellFault{}, wire.OutputPage{}, message.Message{}, message.Call{}, message.Opaque{}, message.Usage{},
+		wire.CellFault{}, wire.OutputPage{}, message.Message{}, message.Call{}, message.Image{}, message.Opaque{}, message.Usage{},
+		wire.CellImage{}, wire.CellTrace{}, wire.TraceChange{}, wire.PyKernel{}, wire.List[wire.PyKernel]{}, wire.KernelView{}, wire.RunningJob{},
+		wire.List[wire.RunningJob]{}, wire.Job{}, wire.List[wire.Job]{}, wire.JobPage{}, wire.JobGap{}, wire.StoppedJob{}, wire.RestartedKernel{},
+		wire.Complete{}, wire.Completion{},
 		wire.DeadLetter{}, wire.Redriven{}, wire.Discarded{}, wire.Journal{}, wire.JournalReset{}, wire.JournalEntry{}, wire.JournalEnded{},
 		wire.Trace{}, wire.TraceNode{}, wire.TraceGap{}, wire.List[wire.DeadLetter]{}, wire.Node{},
 		wire.SizeGroup{}, wire.Remove{}, wire.Removal{}, wire.Prune{}, wire.Pruned{}, wire.Spent{}, wire.List[wire.Pruned]{}, wire.List[wire.Spent]{},
@@ -247,6 +283,10 @@ func TestSchemasAreTheStructs(t *testing.T) { // I-20
 				required = append(required, tag)
 			}
 			property := schema["properties"].(map[string]any)[tag]
+			if property == nil {
+				t.Errorf("%s.%s is not described", name, tag)
+				continue
+			}
 			if got, want := kindOf(property), kindOfGo(f.Type, options == "omitempty"); got != want {
 				t.Errorf("%s.%s is described as %s, it is %s", name, tag, got, want)
 			}

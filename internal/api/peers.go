@@ -28,6 +28,7 @@ type Peers interface {
 type Named struct {
 	Session string
 	PID     uint64
+	Branch  string
 	Cell    string
 	Neuron  string // owner/kind/key
 }
@@ -52,6 +53,8 @@ func (c *call) named() (n Named, err error) {
 		n.Session, err = c.id("session")
 	case p("pid") != "":
 		n.PID, err = c.pid()
+	case p("branch") != "":
+		n.Branch, err = c.id("branch")
 	case p("cell") != "":
 		n.Cell, err = c.id("cell")
 	default:

@@ -22,12 +22,8 @@ func listProcesses(s *Server, ctx context.Context, c *call) (any, error) {
 	f := wire.ProcessFilter{
 		Workspace: c.query.Get("workspace"), Session: c.query.Get("session"), After: after, Limit: limit + 1,
 	}
-	switch c.query.Get("all") {
-	case "true":
-		f.All = true
-	case "", "false":
-	default:
-		return nil, wire.Errorf(wire.BadRequest, "all is not true or false")
+	if f.All, err = c.flag("all"); err != nil {
+		return nil, err
 	}
 	all, err := s.Processes.Processes(ctx, f)
 	if err != nil {

@@ -56,6 +56,7 @@ func routes() []route {
 	owned := func(r route) route { r.owned = true; return r }
 	table := []route{
 		answer(get, "/healthz", Open, 0, health),
+		answer(get, "/readyz", Open, 0, ready),
 		answer(get, "/metrics", Read, 0, metrics),
 		answer(get, "/v1/openapi.yaml", Read, 0, openAPI),
 		answer(get, "/v1/status", Read, 0, status),
@@ -78,7 +79,20 @@ func routes() []route {
 
 		answer(get, "/v1/cells/{cell}", Read, 0, getCell),
 		owned(answer(put, "/v1/cells/{cell}/interrupt", Operate, 0, interruptCell)),
-		answer(get, "/v1/cells/{cell}/output", Read, 0, cellOutput, "offset", "limit"),
+		owned(answer(get, "/v1/cells/{cell}/output", Read, 0, cellOutput, "offset", "limit")),
+		answer(get, "/v1/cells/{cell}/images/{n}", Read, 0, cellImage),
+		answer(get, "/v1/cells/{cell}/trace", Read, 0, cellTrace),
+
+		answer(get, "/v1/kernels", Read, 0, listKernels, "all"),
+		owned(answer(get, "/v1/branches/{branch}/kernel", Read, 0, getKernel)),
+		owned(stream("/v1/branches/{branch}/kernel/events", followKernel)),
+		owned(answer(put, "/v1/branches/{branch}/kernel/restart", Operate, 0, restartKernel)),
+		owned(answer(put, "/v1/branches/{branch}/complete", Operate, wire.MaxBody, complete)),
+		owned(answer(get, "/v1/branches/{branch}/jobs", Read, 0, listJobs)),
+		owned(answer(get, "/v1/branches/{branch}/jobs/recent", Read, 0, recentJobs)),
+		owned(answer(get, "/v1/branches/{branch}/jobs/{job}/output", Read, 0, jobOutput, "offset", "limit")),
+		owned(stream("/v1/branches/{branch}/jobs/{job}/output/events", followJob, "offset")),
+		owned(answer(put, "/v1/branches/{branch}/jobs/{job}/stop", Operate, 0, stopJob)),
 
 		answer(get, "/v1/processes", Read, 0, listProcesses, "all", "workspace", "session", "after", "limit"),
 		owned(answer(get, "/v1/processes/{pid}", Read, 0, getProcess, "wait")),

@@ -19,7 +19,7 @@ type world struct {
 	sessions   map[string]wire.Session
 	bodies     map[string]any // by kind and ids: what a write said
 	cells      map[string]wire.Cell
-	output     string
+	kernels    *kernels
 	processes  []wire.Process
 	events     map[string][]wire.Event
 	first      uint64 // kept
@@ -37,7 +37,7 @@ func newWorld() *world {
 	return &world{
 		generation: "g1", sessions: map[string]wire.Session{}, bodies: map[string]any{}, cells: map[string]wire.Cell{},
 		events: map[string][]wire.Event{}, first: 1, subs: map[*subscription]bool{}, capacity: 64,
-		stopped: make(chan wire.Stop, 1), output: strings.Repeat("0123456789", 20_000),
+		stopped: make(chan wire.Stop, 1), kernels: newKernels(),
 	}
 }
 
@@ -201,15 +201,6 @@ func (w *world) InterruptCell(ctx context.Context, id string) (wire.Cell, error)
 	return c, nil
 }
 
-func (w *world) Output(ctx context.Context, cell string, offset, limit int64) (wire.OutputPage, error) {
-	size := int64(len(w.output))
-	from := min(offset, size)
-	next := min(from+limit, size)
-	return wire.OutputPage{
-		Cell: cell, Offset: from, Next: next, Size: size, Kept: true, EOF: next == size, Text: w.output[from:next],
-	}, nil
-}
-
 func (w *world) Processes(ctx context.Context, f wire.ProcessFilter) ([]wire.Process, error) {
 	if err := w.enter(ctx, "Processes"); err != nil {
 		return nil, err
@@ -297,6 +288,8 @@ func (w *world) Stop(ctx context.Context, s wire.Stop) (wire.Stopped, error) {
 func (w *world) Models(ctx context.Context) ([]wire.Model, error) {
 	return []wire.Model{{Name: "script:tour", Type: "script", Default: true}}, nil
 }
+
+func (w *world) Ready(ctx context.Context) error { return w.enter(ctx, "Ready") }
 
 func (w *world) Generation() string { w.mu.Lock(); defer w.mu.Unlock(); return w.generation }
 

@@ -39,6 +39,7 @@ func (d *daemon) committed(group []*neuron.Record) {
 			d.host.Committed(op)
 		}
 		d.sup.Committed(r.Ops)
+		d.view.Committed(r.Ops)
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"soma/internal/process/facts"
 	"soma/internal/process/retention"
 	"soma/internal/pykernel/supervise"
+	"soma/internal/pykernel/view"
 	"soma/internal/store/postgres"
 	"soma/internal/telemetry"
 	"soma/wire"
@@ -67,6 +68,7 @@ type daemon struct {
 	host   *process.Host
 	stays  *retention.Keeper
 	sup    *supervise.Supervisor
+	view   *view.View
 	models *models
 	events *events
 	token  *config.TokenChecker
@@ -171,6 +173,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		Reader: d.store, Env: d.pykernelEnv, Output: d.output, Now: now, Log: d.log, MaxLive: d.config.MaxPykernels,
 		Grace: d.config.PykernelGrace, Epoch: d.epoch,
 	})
+	d.view = d.viewed()
 	return d.homeFault(err)
 }
 
@@ -272,7 +275,7 @@ func refusal(err error) *wire.Error {
 // server makes what answers requests.
 func (d *daemon) server() (*api.Server, error) {
 	o := api.Options{
-		Sessions: d.sessions(), Processes: d.host, Daemon: d, Retention: d.stays,
+		Sessions: d.sessions(), Processes: d.host, Pykernels: d.view, Daemon: d, Retention: d.stays,
 		Events: eventsOf{d.events, d.host, d.store.Generation(), func(session string) bool { return d.holds(neuron.PlaceOf(session)) }},
 		Evidence: evidence.New(evidence.Options{
 			Engine: d.engine, Reader: d.store, Domain: &facts.Facts{Owner: owner, Reader: d.store}, Generation: d.store.Generation(),

@@ -22,6 +22,8 @@ func (p peersOf) place(ctx context.Context, n api.Named) (place neuron.Place, kn
 	switch {
 	case n.PID != 0:
 		return p.host.PlaceOf(ctx, n.PID)
+	case n.Branch != "":
+		session, err = p.view.SessionOf(ctx, n.Branch)
 	case n.Cell != "":
 		session, err = p.host.SessionOfAnyCell(ctx, n.Cell)
 	case n.Neuron != "":
