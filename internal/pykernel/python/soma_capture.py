@@ -40,6 +40,12 @@ class OutputLost(Exception):
         return OutputLost, (str(self), self.kept)
 
 
+class OutputUnknown(LookupError):
+    """No channel of that name is kept."""
+
+    code = "cell_not_found"
+
+
 def head_of(data, limit):
     """The first bytes of valid UTF-8, at most limit, cut on a character border."""
     if len(data) <= limit:
@@ -500,6 +506,13 @@ class Channels:
         """Give what came through the descriptors (soma_output.Native) to the one running cell (list of captures); with
         several, or none, nobody knows whose it is: then it goes to the channel "native"."""
         native.drain(running[0] if len(running) == 1 else self.native)
+
+    def answer_cell_read(self, frame):
+        """The fields that answer a cell_read. ValueError, OutputLost, OutputUnknown. Any thread."""
+        capture = self.cell(frame["cell"])
+        if capture is None:
+            raise OutputUnknown(f"the output of cell {frame['cell']} is not kept here")
+        return {"page": capture.page(frame.get("offset"), frame["limit"])}
 
     def cell(self, name):
         return self._cells.get(name)
