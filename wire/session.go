@@ -64,6 +64,8 @@ type InputState struct {
 type RunCell struct {
 	Code      string `json:"code"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty"` // default and most: one hour
+	// BackgroundMS is after how long it goes on in the background; default: never.
+	BackgroundMS int64 `json:"background_ms,omitempty"`
 }
 
 // Cell is one piece of code and its outcome.

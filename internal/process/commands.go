@@ -11,6 +11,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/process/cells"
 	"soma/internal/pykernel"
 	"soma/wire"
 )
@@ -214,11 +215,13 @@ func (h *Host) RunCell(ctx context.Context, session, clientID string, in wire.Ru
 		return wire.Cell{}, wire.Errorf(wire.TooLarge, "a cell has at most %d bytes", maxCode)
 	case in.TimeoutMS < 0 || in.TimeoutMS > maxTimeout.Milliseconds():
 		return wire.Cell{}, wire.Errorf(wire.BadRequest, "timeout_ms is at most %d", maxTimeout.Milliseconds())
+	case in.BackgroundMS < 0 || in.BackgroundMS > maxTimeout.Milliseconds():
+		return wire.Cell{}, wire.Errorf(wire.BadRequest, "background_ms is at most %d", maxTimeout.Milliseconds())
 	case in.TimeoutMS == 0:
 		in.TimeoutMS = maxTimeout.Milliseconds()
 	}
 	id := ident.Named("cell", session+"/"+clientID)
-	m := runCell{Cell: id.String(), Code: in.Code, TimeoutMS: in.TimeoutMS}
+	m := runCell{Cell: id.String(), Code: in.Code, TimeoutMS: in.TimeoutMS, BackgroundMS: in.BackgroundMS}
 	if err := h.deliver(ctx, sessionID(h.o.Owner, session), runCellType.Alias(), m); err != nil {
 		return wire.Cell{}, h.missing(ctx, session, err)
 	}
@@ -229,13 +232,13 @@ func (h *Host) RunCell(ctx context.Context, session, clientID string, in wire.Ru
 	return c, err
 }
 
-// InterruptCell stops a cell of a session of kind py; one that has ended stays as it is.
+// InterruptCell stops a cell of a session of kind py, or one that an agent has in the background; one that has ended stays as it is.
 func (h *Host) InterruptCell(ctx context.Context, id string) (wire.Cell, error) {
 	c, err := h.Cell(ctx, id)
 	if err != nil {
 		return c, err
 	}
-	if c.PID != 0 {
+	if c.PID != 0 && c.State != cells.Backgrounded {
 		return c, wire.Errorf(wire.Unprocessable, "cell %s belongs to process %d", id, c.PID).Do("interrupt the process")
 	}
 	if err := h.deliver(ctx, sessionID(h.o.Owner, c.Session), stopCellType.Alias(), stopCell{Cell: id}); err != nil {

@@ -33,6 +33,8 @@ func (w *work) perform(effects []turn.Effect) error {
 			err = w.deliver(e.Input)
 		case turn.CancelInput:
 			w.endInput(e.Input, "cancelled")
+		case turn.Retire:
+			w.endInput(e.Input, "retired")
 		case turn.StartInference:
 			w.startInference(e, begins)
 		case turn.CancelInference:
@@ -50,7 +52,7 @@ func (w *work) perform(effects []turn.Effect) error {
 		case turn.WaitUntil:
 			err = w.waitUntil(time.UnixMilli(e.Time))
 		case turn.Note:
-			m := w.append(message.Message{Role: message.Note, Text: e.Text}, 0)
+			m := w.append(message.Message{Role: message.Note, Text: e.Text}, 0, "")
 			w.event(wire.NoteAdded, wire.NoteEvent{Message: m, State: w.tell()})
 		case turn.Ended:
 			w.ended()
@@ -77,11 +79,11 @@ func tells(effects []turn.Effect) bool {
 	})
 }
 
-// append adds a message to the branch; a body above the payload limit becomes content.
-func (w *work) append(m message.Message, attempt int) wire.Message {
+// append adds a message to the branch, with a line for people or none; a body above the payload limit becomes content.
+func (w *work) append(m message.Message, attempt int, line string) wire.Message {
 	w.s.Messages++
 	row := &insertMessage{branch: w.s.Branch, seq: w.s.Messages, id: w.t.NewID(), role: m.Role, attempt: attempt, at: w.t.Now()}
-	b := shorten.JSON(m)
+	b := shorten.JSON(stored{m, line})
 	row.said, row.size = m, len(b)
 	if m.Role != message.Note {
 		w.s.Bytes += int64(len(b))
@@ -92,10 +94,13 @@ func (w *work) append(m message.Message, attempt int) wire.Message {
 		row.body = b
 	}
 	w.t.Write(row)
-	return wire.Message{Seq: row.seq, ID: row.id.String(), Attempt: attempt, At: row.at, Message: m}
+	return wire.Message{Seq: row.seq, ID: row.id.String(), Attempt: attempt, At: row.at, Message: m, Line: line}
 }
 
 func (w *work) deliver(clientID string) error {
+	if clientID == w.s.Wake {
+		return w.deliverWake()
+	}
 	text, ok := w.h.texts.Get(inputKey{w.s.Session, clientID})
 	if !ok {
 		in, err := findInput(w.t, w.s.Session, clientID)
@@ -107,15 +112,20 @@ func (w *work) deliver(clientID string) error {
 		}
 		text = in.text
 	}
-	w.joined = append(w.joined, w.append(message.Message{Role: message.User, Text: text}, 0))
+	w.joined = append(w.joined, w.append(message.Message{Role: message.User, Text: text}, 0, ""))
 	w.endInput(clientID, "delivered")
 	return nil
 }
 
 func (w *work) endInput(clientID, state string) {
 	w.t.Write(&endInput{session: w.s.Session, clientID: clientID, state: state, at: w.t.Now()})
+	ev := wire.InputEvent{ClientID: clientID, State: state}
+	if clientID == w.s.Wake {
+		w.s.Wake = ""
+		ev.Mode, ev.Kind = wire.InputWake, wire.InputWake
+	}
 	if state != "delivered" { // a delivered one shows as a message
-		w.event(wire.InputEnded, wire.InputEvent{ClientID: clientID, State: state})
+		w.event(wire.InputEnded, ev)
 	}
 }
 
@@ -168,7 +178,7 @@ func (w *work) endTurn(e turn.EndTurn) {
 
 // appendAnswer adds the answer to the branch and tells of it before anything that follows from it.
 func (w *work) appendAnswer(told bool) {
-	w.took.Message, w.took.Usage = w.append(w.reply.Message, w.took.Attempt), w.reply.Usage
+	w.took.Message, w.took.Usage = w.append(w.reply.Message, w.took.Attempt, ""), w.reply.Usage
 	if !told {
 		w.took.State = w.tell()
 	}
@@ -209,7 +219,7 @@ func (w *work) startCalls(keys []string) error {
 		if err != nil {
 			return err
 		}
-		run, err := cellOf(c, w.reply.Message.Calls)
+		run, err := w.cellOf(c)
 		if err != nil {
 			return err
 		}
@@ -233,12 +243,12 @@ func (w *work) call(key string) (*openCall, error) {
 }
 
 // cellOf returns the cell of a call that passed its checks.
-func cellOf(c *openCall, calls []message.Call) (runCell, error) {
-	code, timeout, err := tool.PythonCall(calls[c.Position].Arguments)
+func (w *work) cellOf(c *openCall) (runCell, error) {
+	code, timeout, err := tool.PythonCall(w.reply.Message.Calls[c.Position].Arguments)
 	if err != nil {
 		return runCell{}, neuron.Settle(err)
 	}
-	return runCell{Cell: c.cell(), Code: code, TimeoutMS: timeout.Milliseconds()}, nil
+	return runCell{Cell: c.cell(), Code: code, TimeoutMS: timeout.Milliseconds(), BackgroundMS: w.h.o.Background.Milliseconds()}, nil
 }
 
 // cancelCalls interrupts cells that run. All of them are in the branch's current python kernel, if that is still there.
@@ -266,7 +276,7 @@ func (w *work) appendResult(e turn.AppendResult) error {
 	if e.Cancelled {
 		text := "cancelled: it was interrupted; what it did before that stays done"
 		w.t.Write(&endToolCall{id: c.Row, status: message.Cancelled, at: w.t.Now()})
-		w.append(message.Message{Role: message.Tool, CallID: c.CallID, Status: message.Cancelled, Text: text}, 0)
+		w.append(message.Message{Role: message.Tool, CallID: c.CallID, Status: message.Cancelled, Text: text}, 0, "")
 		w.event(wire.ToolResult, wire.ToolResultEvent{Step: e.Inference, Position: c.Position, CallID: c.CallID, Tool: c.Tool,
 			Cell: c.cell(), Status: string(message.Cancelled), Note: text})
 		return nil
@@ -278,7 +288,7 @@ func (w *work) appendResult(e turn.AppendResult) error {
 		}
 	}
 	delete(w.results, e.Call)
-	w.append(m, 0)
+	w.append(m, 0, "")
 	return nil
 }
 

@@ -56,7 +56,7 @@ func inputsOf(q querier, session string, pid ident.PID) ([]turn.InputAdmitted, e
 }
 
 func admitted(clientID, mode string) turn.InputAdmitted {
-	return turn.InputAdmitted{ID: clientID, After: mode == wire.After}
+	return turn.InputAdmitted{ID: clientID, After: mode == wire.After, Wake: mode == wire.InputWake}
 }
 
 type processRow struct {
@@ -118,36 +118,10 @@ func heldResult(q querier, row ident.ID) (message.Message, error) {
 	return m, err
 }
 
-const cellColumns = `id, session, pid, kernel, code, state, status, body, output_size, started_at, ended_at`
-
-// findCell returns a cell, nil if there is none.
-func findCell(q querier, id string) (*wire.Cell, error) {
-	var found *wire.Cell
-	err := q.Query(`select `+cellColumns+` from cell where id = ?`, []any{id}, func(scan func(...any) error) error {
-		c, _, err := scanCell(scan)
-		found = &c
-		return err
-	})
-	return found, err
-}
-
-func scanCell(scan func(...any) error) (wire.Cell, cellBody, error) {
-	var c wire.Cell
-	var body []byte
-	var started int64
-	var ended *int64
-	var b cellBody
-	if err := scan(&c.ID, &c.Session, &c.PID, &c.Kernel, &c.Code, &c.State, &c.Status, &body, &c.OutputSize, &started, &ended); err != nil {
-		return c, b, err
-	}
-	c.StartedAt, c.EndedAt = fromMicro(started), fromMicroPtr(ended)
-	if body != nil {
-		if err := json.Unmarshal(body, &b); err != nil {
-			return c, b, fmt.Errorf("cannot read the outcome of cell %s: %w", c.ID, err)
-		}
-		c.Value, c.Error, c.Note, c.DurationMS = b.Value, fault(b.Error), b.Note, b.DurationMS
-	}
-	return c, b, nil
+// stored is the body of a message's row.
+type stored struct {
+	message.Message
+	Line string `json:"line,omitempty"` // for people
 }
 
 const messageColumns = `m.seq, m.id, coalesce(m.body, c.bytes), m.attempt, m.at from message m left join content c on c.id = m.content`
@@ -164,9 +138,11 @@ func scanMessage(scan func(...any) error) (wire.Message, error) {
 		return m, err
 	}
 	m.ID, m.At = key.String(), fromMicro(at)
-	if err := json.Unmarshal(body, &m.Message); err != nil {
+	var s stored
+	if err := json.Unmarshal(body, &s); err != nil {
 		return m, fmt.Errorf("cannot read message %d: %w", m.Seq, err)
 	}
+	m.Message, m.Line = s.Message, s.Line
 	return m, nil
 }
 

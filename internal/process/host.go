@@ -10,9 +10,14 @@ import (
 	"soma/ident"
 	"soma/internal/agent/model"
 	"soma/internal/agent/price"
+	"soma/internal/agent/tool"
+	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/process/cells"
 	"soma/internal/process/recent"
+	"soma/internal/process/shown"
 	"soma/internal/process/spool"
+	"soma/wire"
 )
 
 // Neurons is what the host needs of the engine.
@@ -66,8 +71,12 @@ type Options struct {
 	CellEnded func(CellEnd)
 	// Facts reach script models, such as the daemon's pid.
 	Facts map[string]string
-	Now   func() time.Time
-	Log   *slog.Logger
+	// Rules are what the bindings of the python namespace say to the model, each rule once.
+	Rules string
+	// Background is after what time an agent's cell goes on in the background; 0: never.
+	Background time.Duration
+	Now        func() time.Time
+	Log        *slog.Logger
 }
 
 // Host runs agent processes: it gives the engine its kinds and its adapter, drives the scheduler, and answers the reads of
@@ -78,10 +87,11 @@ type Host struct {
 	slots   *slots
 	pids    pidBlock
 	live    liveTexts
-	cells   liveCells
+	cells   cells.Live
 	spools  spool.Slots
 	places  places
-	shown   shown
+	shown   shown.Processes
+	tools   *tool.Registry
 
 	histories histories
 	texts     *recent.Map[inputKey, string] // of inputs, as committed
@@ -102,7 +112,7 @@ type inputKey struct{ session, clientID string }
 func New(o Options) *Host {
 	h := &Host{
 		o: o, places: places{known: recent.New[string, neuron.Place](maxPlaces)}, texts: recent.New[inputKey, string](maxTexts),
-		states: recent.New[ident.PID, decoded](maxStates),
+		states: recent.New[ident.PID, decoded](maxStates), tools: newTools(o.Rules),
 	}
 	h.slots = newSlots(h)
 	h.pids.host = h
@@ -171,34 +181,36 @@ func (h *Host) Stop(ctx context.Context) error {
 func (h *Host) Committed(op neuron.Op) {
 	switch op := op.(type) {
 	case *insertInput:
-		if len(op.text) <= maxTextSize {
+		if op.mode == wire.InputWake {
+			crash.Point(crash.WakeCommitted)
+		} else if len(op.text) <= maxTextSize {
 			h.texts.Put(inputKey{op.session, op.clientID}, op.text)
 		}
-		h.shown.inputs(op.session)
+		h.shown.Inputs(op.session)
 	case *moveInput:
-		h.shown.inputs(op.session)
+		h.shown.Inputs(op.session)
 	case *endInput:
-		h.shown.inputs(op.session)
+		h.shown.Inputs(op.session)
 	case *insertMessage:
 		h.histories.committed(op)
 	case *Update:
 		if !op.endedAt.IsZero() {
 			h.histories.forget(op.branch)
 		}
-		h.shown.changed(op.PID)
+		h.shown.Changed(op.PID)
 		h.slots.update(op)
-	case *insertCell:
-		h.cells.put(op.id, op.session)
-	case *endCell:
-		h.cells.drop(op.ended.Cell)
+	case *cells.Insert:
+		h.cells.Committed(op)
+	case *cells.End:
+		h.cells.Committed(op)
 		h.cellEnded(op)
 	case *insertLedger:
 		h.spools.Release(op.id)
 		h.billed(op)
 	case *MarkRemoving:
 		h.histories.forget(op.branch)
-		h.shown.inputs(op.Session)
+		h.shown.Inputs(op.Session)
 	case *DropSession:
-		h.shown.forget(op.ID)
+		h.shown.Forget(op.ID)
 	}
 }

@@ -10,13 +10,12 @@ import (
 	"soma/internal/agent/turn"
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/process/cells"
 	"soma/internal/process/shorten"
 	"soma/internal/pykernel"
 	"soma/message"
 	"soma/wire"
 )
-
-type pykernelGone = pykernel.Gone
 
 // admit stores an input and lets the machine have it (K-14). The same input again is without effect.
 func (w *work) admit(m admit) error {
@@ -105,13 +104,19 @@ func (w *work) takeCalls() error {
 	calls := w.reply.Message.Calls
 	w.s.Calls = nil
 	w.took.Cells = make([]string, len(calls))
-	full := w.h.room(w.s.Kernel.ID)
+	left, full, err := w.h.room(w.t, w.s.Kernel.ID)
+	if err != nil {
+		return err
+	}
 	events := make([]turn.Call, len(calls))
 	for i, c := range calls {
 		open := openCall{Position: i, CallID: c.ID, Row: CallRow(w.t.Delivery().ID, i)}
 		row := &insertToolCall{id: open.Row, pid: w.pid, branch: w.s.Branch, step: w.took.Step, position: i, call: c,
 			state: "running", at: w.t.Now()}
-		err := cmp.Or(tools().Check(c), full)
+		err := cmp.Or(w.h.tools.Check(c), full)
+		if err == nil && left == 0 {
+			err = errCells
+		}
 		if err != nil {
 			why := shorten.Text(err.Error(), shorten.MaxText)
 			row.state, row.status, row.endedAt = "ended", message.Error, w.t.Now()
@@ -122,6 +127,7 @@ func (w *work) takeCalls() error {
 		} else {
 			open.Tool = c.Tool
 			row.cell = open.cell()
+			left--
 		}
 		w.t.Write(row)
 		w.s.Calls, w.took.Cells[i] = append(w.s.Calls, open), row.cell
@@ -155,19 +161,32 @@ func (w *work) ledger(m neuron.Ended, outcome string) {
 // processCellEnded stores the outcome of a cell; the machine hears of it if the call is still open.
 func (h *Host) processCellEnded(t *neuron.Turn, m pykernel.CellEnded) error {
 	return h.work(t, func(w *work) error {
-		c, err := findCell(t, m.Cell)
-		if err != nil || c == nil || c.State == "ended" {
+		c, body, err := cells.Find(t, m.Cell)
+		if err != nil || c == nil || c.State == cells.Ended {
 			return err
 		}
-		w.s.Kernel.note(&m)
-		t.Write(&endCell{ended: m, at: t.Now(), cause: handedOn(t)})
-		for _, open := range w.s.Calls {
-			if open.cell() == m.Cell {
-				return w.toolDone(open, m)
+		open := w.callOf(m.Cell)
+		if open != nil {
+			if err := w.s.Kernel.note(t, &m); err != nil {
+				return err
 			}
 		}
-		return nil
+		t.Write(&cells.End{Ended: m, BackgroundedAt: body.Since(), At: t.Now(), Cause: handedOn(t)})
+		if open != nil {
+			return w.toolDone(*open, m)
+		}
+		return w.cellEnded(m, c.Code, body)
 	})
+}
+
+// callOf returns the open call of a cell, nil where none waits for it.
+func (w *work) callOf(cell string) *openCall {
+	for i := range w.s.Calls {
+		if w.s.Calls[i].cell() == cell {
+			return &w.s.Calls[i]
+		}
+	}
+	return nil
 }
 
 func (w *work) toolDone(c openCall, m pykernel.CellEnded) error {
@@ -181,7 +200,8 @@ func (w *work) toolDone(c openCall, m pykernel.CellEnded) error {
 		return err
 	}
 	ev := wire.ToolResultEvent{Step: step, Position: c.Position, CallID: c.CallID, Tool: c.Tool, Cell: m.Cell, Status: string(m.Status),
-		DurationMS: m.DurationMS, Value: m.Value, Output: m.Output.Head, Tail: m.Output.Tail, OutputSize: m.Output.Size, Note: m.Note}
+		DurationMS: m.DurationMS, Value: m.Value, Output: m.Output.Head, Tail: m.Output.Tail, OutputSize: m.Output.Size, Note: m.Note,
+		Shown: cells.Shown(m.Images, m.ImageErrors, m.Repair)}
 	if m.Error != nil {
 		ev.Error = cmp.Or(m.Error.Traceback, m.Error.Type+": "+m.Error.Message)
 	}
@@ -199,19 +219,29 @@ func (w *work) toolDone(c openCall, m pykernel.CellEnded) error {
 // resultOf puts a cell's outcome into the words for the model and the structured result for clients.
 func resultOf(c openCall, m pykernel.CellEnded) message.Message {
 	r := tool.Result{Note: m.Note, CellID: m.Cell, Status: string(m.Status), DurationMS: m.DurationMS,
-		Output: tool.Output{Head: m.Output.Head, Tail: m.Output.Tail, Size: m.Output.Size}}
+		Output: tool.Output{Head: m.Output.Head, Tail: m.Output.Tail, Size: m.Output.Size},
+		Calls:  m.Calls, ImageErrors: m.ImageErrors, Repair: m.Repair}
+	if f := m.Output.Spill; f != nil {
+		r.Output.Spill = &tool.Spill{Path: f.Path, Size: f.Size, Whole: f.Whole}
+	}
 	if m.Value != nil {
 		r.Value = *m.Value
 	}
 	if m.Error != nil {
 		r.Error = &tool.ResultError{Type: m.Error.Type, Message: m.Error.Message, Traceback: m.Error.Traceback}
 	}
-	return message.Message{Role: message.Tool, CallID: c.CallID, Status: callStatus(m.Status), Text: tool.Render(r), Result: shorten.JSON(r)}
+	said := message.Message{Role: message.Tool, CallID: c.CallID, Status: callStatus(m.Status), Text: tool.Render(r)}
+	for i, img := range m.Images {
+		said.Images = append(said.Images, message.Image{Media: img.Media, Content: img.Content.String(), Size: img.Size, Name: img.Name})
+		r.Images = append(r.Images, tool.Image{Media: img.Media, Size: img.Size, Name: img.Name, Path: fmt.Sprintf("/v1/cells/%s/images/%d", m.Cell, i+1)})
+	}
+	said.Result = shorten.JSON(r)
+	return said
 }
 
 func callStatus(s pykernel.CellStatus) message.CallStatus {
 	switch s {
-	case pykernel.CellOK:
+	case pykernel.CellOK, tool.Backgrounded:
 		return message.OK
 	case pykernel.CellInterrupted:
 		return message.Cancelled

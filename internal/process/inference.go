@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
+	"soma/ident"
 	"soma/internal/agent/model"
 	"soma/internal/agent/tool"
 	"soma/internal/crash"
@@ -90,8 +90,8 @@ func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer) er
 	for k, v := range h.o.Facts {
 		facts[k] = v
 	}
-	s, err := m.Provider.Stream(ctx, model.Request{Model: m.Model, System: systemPrompt, Messages: messages, Tools: tools().List(),
-		Attempt: in.Attempt, Facts: facts})
+	s, err := m.Provider.Stream(ctx, model.Request{Model: m.Model, System: systemPrompt, Messages: messages, Tools: h.tools.List(),
+		Image: h.image, Attempt: in.Attempt, Facts: facts})
 	if err != nil {
 		return err
 	}
@@ -134,12 +134,23 @@ func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer) er
 const systemPrompt = "You are an agent that works in a folder on a person's machine. Use the python tool to look at things, compute and " +
 	"check; do not guess what you can find out. When you are done, answer in plain text."
 
-var tools = sync.OnceValue(func() *tool.Registry {
-	r, err := tool.NewRegistry(tool.Python(""))
-	if err != nil { // the definition is a constant
+// newTools returns what a model may call, with the rules of the bindings.
+func newTools(rules string) *tool.Registry {
+	r, err := tool.NewRegistry(tool.Python(rules))
+	if err != nil { // its name and schema are constants
 		panic(err)
 	}
 	return r
-})
+}
+
+// image returns the bytes of an image that a cell has shown, nil where they are not kept any more.
+func (h *Host) image(ctx context.Context, content string) (b []byte, err error) {
+	id, err := ident.Parse(content)
+	if err != nil {
+		return nil, err
+	}
+	err = h.o.Reader.Query(ctx, `select bytes from content where id = ?`, []any{id[:]}, func(scan func(...any) error) error { return scan(&b) })
+	return b, err
+}
 
 var _ neuron.Adapter = (*inference)(nil)

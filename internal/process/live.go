@@ -1,11 +1,8 @@
 package process
 
 import (
-	"fmt"
-	"maps"
 	"sync"
 
-	"soma/internal/neuron"
 	"soma/wire"
 )
 
@@ -74,55 +71,4 @@ func (h *Host) LiveTexts(session string) []wire.DeltaEvent {
 		t.mu.Unlock()
 	}
 	return all
-}
-
-// liveCells knows the session of each cell that runs, for its live output.
-type liveCells struct {
-	mu       sync.Mutex
-	sessions map[string]string
-}
-
-// load finds the cells of the places that an earlier daemon started.
-func (l *liveCells) load(q querier, places neuron.PlaceSet) error {
-	err := q.Query(`select c.id, c.session from kernel k join cell c on c.kernel = k.id and c.state = 'started' where k.state <> 'ended'`, nil,
-		func(scan func(...any) error) error {
-			var id, session string
-			err := scan(&id, &session)
-			if err == nil && places.Has(neuron.PlaceOf(session)) {
-				l.put(id, session)
-			}
-			return err
-		})
-	if err != nil {
-		return fmt.Errorf("cannot read the running cells: %w", err)
-	}
-	return nil
-}
-
-func (l *liveCells) put(cell, session string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.sessions == nil {
-		l.sessions = map[string]string{}
-	}
-	l.sessions[cell] = session
-}
-
-func (l *liveCells) release(places neuron.PlaceSet) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.DeleteFunc(l.sessions, func(_, session string) bool { return places.Has(neuron.PlaceOf(session)) })
-}
-
-func (l *liveCells) drop(cell string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.sessions, cell)
-}
-
-// SessionOfCell returns the session of a running cell, "" where there is none.
-func (h *Host) SessionOfCell(cell string) string {
-	h.cells.mu.Lock()
-	defer h.cells.mu.Unlock()
-	return h.cells.sessions[cell]
 }

@@ -66,6 +66,8 @@ type runCell struct {
 	Cell      string `json:"cell"`
 	Code      string `json:"code"`
 	TimeoutMS int64  `json:"timeout_ms"`
+	// BackgroundMS is after how many milliseconds it goes on in the background; 0: never.
+	BackgroundMS int64 `json:"background_ms,omitempty"`
 }
 
 type stopCell struct {
@@ -129,25 +131,28 @@ const (
 
 // The permanent aliases.
 var (
-	openType      = neuron.NewType[open]("session.open.v1")
-	closeType     = neuron.NewType[closing]("session.close.v1")
-	removeType    = neuron.NewType[removing]("session.remove.v1")
-	forwardType   = neuron.NewType[admit](ForwardAlias)
-	runCellType   = neuron.NewType[runCell](RunCellAlias)
-	stopCellType  = neuron.NewType[stopCell]("session.stop_cell.v1")
-	admitType     = neuron.NewType[admit](AdmitAlias)
-	dispatchType  = neuron.NewType[dispatch]("agent.dispatch.v1")
-	answerType    = neuron.NewType[neuron.Ended](AnswerAlias)
-	signalType    = neuron.NewType[signal]("agent.signal.v1")
-	wokeType      = neuron.NewType[woke]("agent.woke.v1")
-	cellEndedType = neuron.NewType[pykernel.CellEnded](pykernel.CellEndedAlias)
-	goneType      = neuron.NewType[pykernel.Gone](pykernel.GoneAlias)
-	sessionType   = neuron.NewType[sessionState]("session.state.v1")
-	processType   = neuron.NewType[processState]("process.state.v1")
+	openType         = neuron.NewType[open]("session.open.v1")
+	closeType        = neuron.NewType[closing]("session.close.v1")
+	removeType       = neuron.NewType[removing]("session.remove.v1")
+	forwardType      = neuron.NewType[admit](ForwardAlias)
+	runCellType      = neuron.NewType[runCell](RunCellAlias)
+	stopCellType     = neuron.NewType[stopCell]("session.stop_cell.v1")
+	admitType        = neuron.NewType[admit](AdmitAlias)
+	dispatchType     = neuron.NewType[dispatch]("agent.dispatch.v1")
+	answerType       = neuron.NewType[neuron.Ended](AnswerAlias)
+	signalType       = neuron.NewType[signal]("agent.signal.v1")
+	wokeType         = neuron.NewType[woke]("agent.woke.v1")
+	cellEndedType    = neuron.NewType[pykernel.CellEnded](pykernel.CellEndedAlias)
+	backgroundedType = neuron.NewType[pykernel.CellBackgrounded](pykernel.CellBackgroundedAlias)
+	jobEndedType     = neuron.NewType[pykernel.JobEnded](pykernel.JobEndedAlias)
+	seenType         = neuron.NewType[pykernel.ResultsSeen](pykernel.SeenAlias)
+	goneType         = neuron.NewType[pykernel.Gone](pykernel.GoneAlias)
+	sessionType      = neuron.NewType[sessionState]("session.state.v1")
+	processType      = neuron.NewType[processState]("process.state.v1")
 
 	aliases = []string{
 		openType.Alias(), closeType.Alias(), removeType.Alias(), forwardType.Alias(), runCellType.Alias(), stopCellType.Alias(),
 		admitType.Alias(), dispatchType.Alias(), answerType.Alias(), signalType.Alias(), wokeType.Alias(),
-		cellEndedType.Alias(), goneType.Alias(),
+		cellEndedType.Alias(), backgroundedType.Alias(), jobEndedType.Alias(), seenType.Alias(), goneType.Alias(),
 	}
 )

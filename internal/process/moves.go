@@ -13,7 +13,7 @@ import (
 // Gain takes places over whose neurons run here from now on: it queues the processes that are Ready there and learns which
 // cells run. The engine has gained them before.
 func (h *Host) Gain(ctx context.Context, places neuron.PlaceSet) error {
-	if err := h.cells.load(h.rows(ctx), places); err != nil {
+	if err := h.cells.Load(h.rows(ctx), places); err != nil {
 		return err
 	}
 	return h.slots.gain(ctx, places)
@@ -22,8 +22,8 @@ func (h *Host) Gain(ctx context.Context, places neuron.PlaceSet) error {
 // Release forgets what is known of places that were given up: other nodes may change it now.
 func (h *Host) Release(places neuron.PlaceSet) {
 	h.slots.release(places)
-	h.cells.release(places)
-	h.shown.clear()
+	h.cells.Release(places)
+	h.shown.Clear()
 	h.histories.clear()
 	h.texts.Clear()
 	h.states.Clear()

@@ -5,6 +5,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/process/cells"
 	"soma/internal/pykernel"
 	"soma/message"
 )
@@ -43,10 +44,10 @@ func (h *Host) billed(o *insertLedger) {
 		Began: o.startedAt, Ended: o.at})
 }
 
-func (h *Host) cellEnded(o *endCell) {
+func (h *Host) cellEnded(o *cells.End) {
 	if h.o.CellEnded == nil {
 		return
 	}
-	h.o.CellEnded(CellEnd{ID: o.ended.Cell, Cause: o.cause, Status: o.ended.Status, Ended: o.at,
-		Took: time.Duration(o.ended.DurationMS) * time.Millisecond})
+	h.o.CellEnded(CellEnd{ID: o.Ended.Cell, Cause: o.Cause, Status: o.Ended.Status, Ended: o.At,
+		Took: time.Duration(o.Ended.DurationMS) * time.Millisecond})
 }

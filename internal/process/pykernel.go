@@ -5,19 +5,22 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/process/background"
+	"soma/internal/process/cells"
 	"soma/internal/pykernel"
-	"soma/wire"
 )
 
 // pykernelSlot is what a neuron remembers of its branch's python kernel.
 type pykernelSlot struct {
 	ID string `json:"id,omitempty"` // the one that takes the next cell; empty: none yet, or the last one has ended
-	// Lost says that an earlier one ended with its names; Tell that the next result has to say so.
-	Lost bool `json:"lost,omitempty"`
-	Tell bool `json:"tell,omitempty"`
+	// Lost says that an earlier one ended with its names, Old; Tell that the next result has to say so.
+	Lost bool   `json:"lost,omitempty"`
+	Tell bool   `json:"tell,omitempty"`
+	Old  string `json:"old,omitempty"`
 }
 
 const namesGone = "names of the earlier kernel are gone"
@@ -27,21 +30,28 @@ func (s *pykernelSlot) gone(id string) bool {
 	if id != s.ID {
 		return false
 	}
-	s.ID, s.Lost = "", true
+	s.ID, s.Lost, s.Old = "", true, id
 	return true
 }
 
-// note puts the loss of names in front of the first result of the python kernel that followed.
-func (s *pykernelSlot) note(m *pykernel.CellEnded) {
+// note puts the loss of names, and of what ran, in front of the first result of the python kernel that followed.
+func (s *pykernelSlot) note(t *neuron.Turn, m *pykernel.CellEnded) error {
 	if !s.Tell || m.Kernel != s.ID {
-		return
+		return nil
 	}
-	s.Tell = false
-	if m.Note != "" {
-		m.Note = namesGone + "; " + m.Note
-	} else {
-		m.Note = namesGone
+	said := []string{namesGone}
+	stopped, err := background.Stopped(t, s.Old)
+	if err != nil {
+		return err
 	}
+	s.Tell, s.Old = false, ""
+	for _, more := range []string{m.Note, stopped} {
+		if more != "" {
+			said = append(said, more)
+		}
+	}
+	m.Note = strings.Join(said, "; ")
+	return nil
 }
 
 // site says where a branch's code runs.
@@ -70,26 +80,36 @@ func (h *Host) pykernelFor(t *neuron.Turn, slot *pykernelSlot, at site) (string,
 	return slot.ID, nil
 }
 
-// room refuses a cell whose python kernel takes no more frames for now; one that is yet to be made takes them.
-func (h *Host) room(kernel string) error {
-	if h.o.Room == nil || kernel == "" {
-		return nil
+// room refuses a cell whose python kernel takes no more for now, and else returns how many it takes (P-038). One that is yet to
+// be made takes them.
+func (h *Host) room(t *neuron.Turn, kernel string) (left int, full, err error) {
+	if kernel == "" {
+		return background.MaxCells, nil, nil
 	}
-	if err := h.o.Room(kernel); err != nil {
-		return fmt.Errorf("not started: %w", err)
+	if h.o.Room != nil {
+		if err := h.o.Room(kernel); err != nil {
+			return 0, fmt.Errorf("not started: %w", err), nil
+		}
 	}
-	return nil
+	running, err := background.Cells(t, kernel)
+	return background.MaxCells - running, nil, err
 }
+
+var errCells = fmt.Errorf("not started: %d cells run already, and no more may at once: wait until one has ended", background.MaxCells)
 
 // startCell stages a cell in a python kernel: its row and its execute frame.
 func startCell(t *neuron.Turn, kernel string, at site, pid ident.PID, m runCell) error {
+	origin := pykernel.OriginPerson
+	if pid != 0 {
+		origin = pykernel.OriginModel
+	}
 	frame, err := pykernel.NewFrame(kernel, m.Cell, pykernel.Execute{Type: pykernel.FrameExecute, Cell: m.Cell, Code: m.Code, TimeoutMS: m.TimeoutMS,
-		Cause: causeOf(t)}, t.Now())
+		Origin: origin, BackgroundMS: m.BackgroundMS, Cause: causeOf(t)}, t.Now())
 	if err != nil {
 		return err
 	}
-	t.Write(&insertCell{id: m.Cell, owner: t.Self().String(), session: at.session, branch: at.branch, pid: pid, kernel: kernel,
-		code: m.Code, timeoutMS: m.TimeoutMS, at: t.Now()}, frame)
+	t.Write(&cells.Insert{ID: m.Cell, Owner: t.Self().String(), Session: at.session, Branch: at.branch, PID: pid, Kernel: kernel,
+		Code: m.Code, TimeoutMS: m.TimeoutMS, At: t.Now()}, frame)
 	return nil
 }
 
@@ -118,13 +138,6 @@ func takesFrames(t *neuron.Turn, kernel string) (bool, error) {
 	err := t.Query(`select count(*) from kernel where id = ? and state in ('booting', 'running')`, []any{kernel},
 		func(scan func(...any) error) error { return scan(&n) })
 	return n == 1, err
-}
-
-func fault(f *pykernel.CellFault) *wire.CellFault {
-	if f == nil {
-		return nil
-	}
-	return &wire.CellFault{Type: f.Type, Message: f.Message, Traceback: f.Traceback}
 }
 
 func newToken() string {

@@ -7,6 +7,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/process/cells"
 	"soma/message"
 	"soma/wire"
 )
@@ -251,7 +252,7 @@ func (h *Host) Events(ctx context.Context, session string, after uint64, limit i
 
 // Cell returns one cell; the error is a *wire.Error with code not_found where there is none.
 func (h *Host) Cell(ctx context.Context, id string) (wire.Cell, error) {
-	c, err := findCell(h.rows(ctx), id)
+	c, _, err := cells.Find(h.rows(ctx), id)
 	if err == nil && c == nil {
 		err = wire.Errorf(wire.NotFound, "there is no cell %s", id)
 	}
@@ -270,10 +271,10 @@ func (h *Host) Output(ctx context.Context, cell string, offset, limit int64) (wi
 		limit = maxOutputPage
 	}
 	var found *wire.Cell
-	var body cellBody
+	var body cells.Body
 	var content []byte
-	err := h.rows(ctx).Query(`select `+cellColumns+`, content from cell where id = ?`, []any{cell}, func(scan func(...any) error) error {
-		c, b, err := scanCell(func(dest ...any) error { return scan(append(dest, &content)...) })
+	err := h.rows(ctx).Query(`select `+cells.Columns+`, content from cell where id = ?`, []any{cell}, func(scan func(...any) error) error {
+		c, b, err := cells.Scan(func(dest ...any) error { return scan(append(dest, &content)...) })
 		found, body = &c, b
 		return err
 	})
@@ -287,7 +288,7 @@ func (h *Host) Output(ctx context.Context, cell string, offset, limit int64) (wi
 	switch {
 	case offset < 0 || offset > p.Size:
 		return p, wire.Errorf(wire.BadRequest, "offset %d is not within the output's %d bytes", offset, p.Size)
-	case found.State != "ended":
+	case found.State != cells.Ended:
 		return p, nil
 	case offset == p.Size:
 		p.EOF = true
@@ -342,4 +343,21 @@ func (h *Host) Counts(ctx context.Context) (map[string]int, error) {
 		return err
 	})
 	return counts, err
+}
+
+// SessionOfCell returns the session of a running cell, "" where there is none.
+func (h *Host) SessionOfCell(cell string) string { return h.cells.Session(cell) }
+
+// look returns a process as of the last commit that this daemon has told of. A list that was read meanwhile may already
+// know of a later one.
+func (h *Host) look(ctx context.Context, pid uint64) (wire.Process, error) {
+	p, ok, changes := h.shown.Get(ident.PID(pid))
+	if ok {
+		return p, nil
+	}
+	p, err := h.Process(ctx, pid)
+	if err == nil {
+		h.shown.Put(p, changes)
+	}
+	return p, err
 }

@@ -82,7 +82,7 @@ func (o *moveInput) Args() []any { return []any{int64(o.pid), o.session, o.clien
 
 type endInput struct {
 	session, clientID string
-	state             string // delivered, cancelled
+	state             string // delivered, cancelled, retired
 	at                time.Time
 }
 
@@ -91,6 +91,15 @@ func (*endInput) SQL() string {
 }
 
 func (o *endInput) Args() []any { return []any{o.state, o.at.UnixMicro(), o.session, o.clientID} }
+
+// updateWake changes what a wake that waits will tell.
+type updateWake struct{ session, clientID, text string }
+
+func (*updateWake) SQL() string {
+	return `update input set text = ? where session = ? and client_id = ? and state = 'admitted'`
+}
+
+func (o *updateWake) Args() []any { return []any{o.text, o.session, o.clientID} }
 
 // EventSequence names the counter of a session's events; its key is the session id.
 const EventSequence = "event"

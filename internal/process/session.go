@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"soma/ident"
 	"soma/internal/agent/turn"
 	"soma/internal/neuron"
+	"soma/internal/process/cells"
 	"soma/internal/pykernel"
 	"soma/wire"
 )
@@ -39,6 +41,10 @@ func (h *Host) sessionKind() *neuron.Kind {
 	neuron.Handle(k, runCellType, h.runSessionCell)
 	neuron.Handle(k, stopCellType, h.stopSessionCell)
 	neuron.Handle(k, cellEndedType, h.sessionCellEnded)
+	neuron.Handle(k, backgroundedType, h.sessionCellBackgrounded)
+	// Nobody is woken by a job where no agent works.
+	neuron.Handle(k, jobEndedType, func(*neuron.Turn, pykernel.JobEnded) error { return nil })
+	neuron.Handle(k, seenType, func(*neuron.Turn, pykernel.ResultsSeen) error { return nil })
 	neuron.Handle(k, goneType, h.sessionPykernelGone)
 	return k
 }
@@ -199,7 +205,7 @@ func (h *Host) runSessionCell(t *neuron.Turn, m runCell) error {
 	if err != nil {
 		return err
 	}
-	old, err := findCell(t, m.Cell)
+	old, _, err := cells.Find(t, m.Cell)
 	if err != nil {
 		return err
 	}
@@ -209,8 +215,12 @@ func (h *Host) runSessionCell(t *neuron.Turn, m runCell) error {
 		}
 		return nil
 	}
-	if err := h.room(s.Kernel.ID); err != nil {
-		return neuron.SettleAs(codeFull, err)
+	left, full, err := h.room(t, s.Kernel.ID)
+	if full == nil && left <= 0 {
+		full = errCells
+	}
+	if err != nil || full != nil {
+		return cmp.Or(err, neuron.SettleAs(codeFull, full))
 	}
 	id := t.Self()
 	at := site{session: id.Key, branch: s.Branch, workspace: s.Open.Workspace, python: s.Open.Python}
@@ -222,18 +232,18 @@ func (h *Host) runSessionCell(t *neuron.Turn, m runCell) error {
 		return err
 	}
 	emit(t, id.Key, 0, wire.CellStarted, wire.CellEvent{Cell: wire.Cell{ID: m.Cell, Session: id.Key, Kernel: s.Kernel.ID, Code: m.Code,
-		State: "started", StartedAt: t.Now()}})
+		State: cells.Started, StartedAt: t.Now()}})
 	return neuron.SetState(t, sessionType, s)
 }
 
 func (h *Host) stopSessionCell(t *neuron.Turn, m stopCell) error {
-	c, err := findCell(t, m.Cell)
+	c, _, err := cells.Find(t, m.Cell)
 	switch {
 	case err != nil:
 		return err
 	case c == nil || c.Session != t.Self().Key:
 		return neuron.SettleAs(codeMissing, errors.New("no such cell"))
-	case c.State == "ended":
+	case c.State == cells.Ended:
 		return nil
 	}
 	return interruptCell(t, c.Kernel, c.ID)
@@ -244,16 +254,16 @@ func (h *Host) sessionCellEnded(t *neuron.Turn, m pykernel.CellEnded) error {
 	if err != nil {
 		return err
 	}
-	c, err := findCell(t, m.Cell)
-	if err != nil || c == nil || c.State == "ended" {
+	c, body, err := cells.Find(t, m.Cell)
+	if err != nil || c == nil || c.State == cells.Ended {
 		return err
 	}
-	s.Kernel.note(&m)
-	t.Write(&endCell{ended: m, at: t.Now(), cause: handedOn(t)})
-	ended := t.Now()
-	c.State, c.Status, c.Value, c.Error, c.Note = "ended", string(m.Status), m.Value, fault(m.Error), m.Note
-	c.OutputSize, c.DurationMS, c.EndedAt = m.Output.Size, m.DurationMS, &ended
-	emit(t, t.Self().Key, 0, wire.CellEnded, wire.CellEvent{Cell: *c, Output: m.Output.Head, Tail: m.Output.Tail})
+	if err := s.Kernel.note(t, &m); err != nil {
+		return err
+	}
+	end := &cells.End{Ended: m, BackgroundedAt: body.Since(), At: t.Now(), Cause: handedOn(t)}
+	t.Write(end)
+	emit(t, t.Self().Key, 0, wire.CellEnded, wire.CellEvent{Cell: cells.Ending(*c, end), Output: m.Output.Head, Tail: m.Output.Tail})
 	return neuron.SetState(t, sessionType, s)
 }
 

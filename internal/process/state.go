@@ -10,6 +10,8 @@ import (
 	"soma/ident"
 	"soma/internal/agent/turn"
 	"soma/internal/neuron"
+	"soma/internal/process/background"
+	"soma/internal/pykernel"
 	"soma/message"
 	"soma/wire"
 )
@@ -80,6 +82,7 @@ type processState struct {
 	Execution ident.ID   `json:"execution,omitzero"`
 	Calls     []openCall `json:"calls,omitempty"`
 	Alarm     ident.ID   `json:"alarm,omitzero"` // of a provider delay
+	Wake      string     `json:"wake,omitempty"` // client id of the wake that waits
 	Sums      sums       `json:"sums"`
 	Turn      sums       `json:"turn"`
 }
@@ -99,8 +102,15 @@ func (h *Host) processKind() *neuron.Kind {
 		return h.work(t, func(w *work) error { return w.answered(m) })
 	})
 	neuron.Handle(k, cellEndedType, h.processCellEnded)
-	neuron.Handle(k, goneType, func(t *neuron.Turn, m pykernelGone) error {
-		return h.work(t, func(w *work) error { w.s.Kernel.gone(m.Kernel); return nil })
+	neuron.Handle(k, backgroundedType, h.processCellBackgrounded)
+	neuron.Handle(k, jobEndedType, func(t *neuron.Turn, m pykernel.JobEnded) error {
+		return h.work(t, func(w *work) error { return w.jobEnded(m) })
+	})
+	neuron.Handle(k, seenType, func(t *neuron.Turn, m pykernel.ResultsSeen) error {
+		return h.work(t, func(w *work) error { return w.seen(m) })
+	})
+	neuron.Handle(k, goneType, func(t *neuron.Turn, m pykernel.Gone) error {
+		return h.work(t, func(w *work) error { return w.pykernelGone(m) })
 	})
 	neuron.Handle(k, signalType, func(t *neuron.Turn, m signal) error { return h.work(t, func(w *work) error { return w.signal(m) }) })
 	neuron.Handle(k, wokeType, func(t *neuron.Turn, _ woke) error {
@@ -126,6 +136,7 @@ type work struct {
 	reply   *answer                // the outcome that is being taken
 	refused []wire.ToolResultEvent // calls of the answer that never run
 	took    wire.StepEndedEvent
+	ending  string // the cell or job whose end this turn takes: its row does not say so yet
 }
 
 // work loads the process, lets fn change it, and stages what follows.
@@ -264,7 +275,18 @@ func (w *work) step(e turn.Event) error {
 
 // move applies an event of the turn machine; the caller has to perform the effects.
 func (w *work) move(e turn.Event) ([]turn.Effect, error) {
+	w.s.Machine.Awaits = false
 	s, effects, err := turn.Step(w.s.Machine, w.t.Now(), e)
+	if err == nil && s.Exit != nil && s.Exit.Cause == turn.Finished && w.s.Kernel.ID != "" {
+		n, qerr := background.Awaited(w.t, w.s.Kernel.ID, w.ending)
+		if qerr != nil {
+			return nil, qerr
+		}
+		if n > 0 {
+			w.s.Machine.Awaits = true
+			s, effects, err = turn.Step(w.s.Machine, w.t.Now(), e)
+		}
+	}
 	switch {
 	case errors.Is(err, turn.ErrEnded):
 		return nil, neuron.SettleAs(codeEnded, fmt.Errorf("process %s has ended", w.pid))

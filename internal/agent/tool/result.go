@@ -37,6 +37,16 @@ type Result struct {
 	ImageErrors []string `json:"image_errors,omitempty"`
 	// Calls names the bindings that the code calls, sorted.
 	Calls []string `json:"calls,omitempty"`
+	// Images are for clients; the model gets them with its message.
+	Images []Image `json:"images,omitempty"`
+}
+
+// Image says where the bytes of an image that a cell has shown are had.
+type Image struct {
+	Media string `json:"media"`
+	Size  int64  `json:"size"` // bytes
+	Name  string `json:"name,omitempty"`
+	Path  string `json:"path"` // of the API
 }
 
 // Backgrounded is the status of a cell that goes on while its caller does other things; it is no end.

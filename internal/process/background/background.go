@@ -1,0 +1,76 @@
+package background
+
+import (
+	"fmt"
+	"strings"
+
+	"soma/internal/process/wake"
+)
+
+// Querier reads committed rows.
+type Querier interface {
+	Query(sql string, args []any, row func(scan func(...any) error) error) error
+}
+
+// MaxCells is how many cells may run in one python kernel at once (P-038).
+const MaxCells = 16
+
+// maxListed bounds how many jobs and how many cells are named one by one.
+const maxListed = 8
+
+// maxLost bounds the lost jobs that are read.
+const maxLost = 64
+
+// Cells counts the cells of a python kernel that have not ended.
+func Cells(q Querier, kernel string) (n int, err error) {
+	err = q.Query(`select count(*) from cell where kernel = ? and state = 'started'`, []any{kernel}, func(scan func(...any) error) error { return scan(&n) })
+	return n, err
+}
+
+// Awaited counts the cells and the jobs of a python kernel whose end somebody waits for: all that run but services, and but the
+// one cell or job that ends just now.
+func Awaited(q Querier, kernel, ending string) (n int, err error) {
+	err = q.Query(`select (select count(*) from cell where kernel = ? and state = 'started' and id <> ?) +
+(select count(*) from job where kernel = ? and state = 'running' and service = 0 and id <> ?)`, []any{kernel, ending, kernel, ending},
+		func(scan func(...any) error) error { return scan(&n) })
+	return n, err
+}
+
+// LostJobs returns the jobs, but services, that were stopped with their python kernel.
+func LostJobs(q Querier, kernel string) (ends []wake.End, err error) {
+	err = q.Query(`select id, command from job where kernel = ? and state = 'lost' and service = 0 order by started_at, id limit ?`, []any{kernel, int64(maxLost)},
+		func(scan func(...any) error) error {
+			var id, command string
+			err := scan(&id, &command)
+			ends = append(ends, wake.OfLostJob(kernel, id, command))
+			return err
+		})
+	return ends, err
+}
+
+// Stopped says which jobs and cells ended with a python kernel (P-089), "" where there were none.
+func Stopped(q Querier, kernel string) (string, error) {
+	var said []string
+	for _, of := range []struct{ what, sql string }{
+		{"Jobs stopped", `select id, command from job where kernel = ? and state = 'lost' order by started_at, id limit ?`},
+		{"Cells ended", `select id, code from cell where kernel = ? and state = 'ended' and status = 'unknown' order by started_at, id limit ?`},
+	} {
+		var list []string
+		err := q.Query(of.sql, []any{kernel, int64(maxListed + 1)}, func(scan func(...any) error) error {
+			var id, text string
+			err := scan(&id, &text)
+			list = append(list, fmt.Sprintf("%s (%s)", id, wake.FirstLine(text)))
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+		if len(list) > maxListed {
+			list[maxListed] = "and more"
+		}
+		if len(list) > 0 {
+			said = append(said, fmt.Sprintf("%s by the restart: %s.", of.what, strings.Join(list, ", ")))
+		}
+	}
+	return strings.Join(said, " "), nil
+}
