@@ -42,6 +42,14 @@ const (
 	WakeCommitted Name = "wake.committed" // the end of a cell or job is stored with its wake, nobody has heard of it
 )
 
+// The crash points of what a python kernel does beside the outcomes of its cells.
+const (
+	BackgroundCommitted Name = "background.committed" // its owner is told that a cell goes on, before the ack
+	JobBeforeCommit     Name = "job.before_commit"    // a job runs, nothing of it is recorded
+	JobCommitted        Name = "job.committed"        // before the ack
+	JobEndCommitted     Name = "job_end.committed"    // before the ack
+)
+
 // The crash points of the removal of a session.
 const (
 	RemoveMarked Name = "remove.marked" // the session is marked, nothing of it is deleted
@@ -68,7 +76,9 @@ func OfStores() []Name {
 }
 
 // OfBackground lists those of work in the background. The caller owns the slice.
-func OfBackground() []Name { return []Name{WakeCommitted} }
+func OfBackground() []Name {
+	return []Name{BackgroundCommitted, JobBeforeCommit, JobCommitted, JobEndCommitted, WakeCommitted}
+}
 
 // OfRemoval lists those of the removal of a session. The caller owns the slice.
 func OfRemoval() []Name { return []Name{RemoveMarked, RemoveMid} }

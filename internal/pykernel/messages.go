@@ -76,6 +76,8 @@ type ResultsSeen struct {
 type Gone struct {
 	Kernel string `json:"kernel"`
 	Reason string `json:"reason"`
+	// Jobs ran until then; at most MaxObserved of them.
+	Jobs []Job `json:"jobs,omitempty"`
 }
 
 // Aliases of the messages.

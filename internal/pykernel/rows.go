@@ -3,6 +3,7 @@ package pykernel
 import (
 	"encoding/json"
 	"errors"
+	"strconv"
 	"time"
 
 	"soma/ident"
@@ -193,7 +194,7 @@ func (f *DropFrame) Args() []any { return []any{f.Kernel, int64(f.Seq)} }
 // InboxItem records that what follows from a frame of the python kernel is committed. Repeats change nothing.
 type InboxItem struct {
 	Kernel string
-	Item   string // DoneItem, CallItem, BackgroundItem or EndItem
+	Item   string // DoneItem, CallItem, BackgroundItem, SeenItem or EndItem
 	At     time.Time
 }
 
@@ -205,6 +206,9 @@ func CallItem(call string) string { return "call:" + call }
 
 // BackgroundItem names the news in the inbox that a cell was backgrounded.
 func BackgroundItem(cell string) string { return "backgrounded:" + cell }
+
+// SeenItem names a frame in the inbox that told what has been read.
+func SeenItem(seq uint64) string { return "seen:" + strconv.FormatUint(seq, 10) }
 
 // EndItem names the end of a job in the inbox.
 func EndItem(job string) string { return "job:" + job }

@@ -21,7 +21,6 @@ import (
 	"soma/internal/crash"
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
-	"soma/internal/pykernel/bundle"
 	"soma/internal/pykernel/frame"
 	"soma/internal/pykernel/link"
 )
@@ -60,7 +59,7 @@ func (k *kernel) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	k.note(p, 1)
+	k.note(p, 1, k.s.bundle.Digest)
 	k.listening(p)
 	return nil
 }
@@ -69,9 +68,10 @@ func (k *kernel) begin(ctx context.Context) error {
 func (k *kernel) listening(p *osProcess) {
 	k.enter(detached)
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.proc = p
 	k.startClock()
+	k.mu.Unlock()
+	k.publish()
 }
 
 // boot returns the process once its socket listens: one that an earlier daemon has started, or a new one. It begins again
@@ -137,13 +137,18 @@ func (k *kernel) launch(ctx context.Context) (*osProcess, error) {
 	}
 	defer listening.Close()
 
-	b := k.s.bundle
-	if k.s.opt.SourceDir == "" { // it may have been removed as a cache
-		if b, err = bundle.Unpack(k.s.opt.BundleDir); err != nil {
-			return nil, err
-		}
+	b, err := k.s.unpack() // it may have been removed as a cache
+	if err != nil {
+		return nil, err
 	}
-	cmd := exec.Command(k.python, "-I", "-S", b.LauncherPath(), "--run", k.dir, "--bundle", b.Digest)
+	args := []string{"-I", "-S", b.LauncherPath(), "--run", k.dir, "--bundle", b.Digest}
+	if k.s.opt.OutputDir != "" {
+		args = append(args, "--output", k.s.opt.OutputDir)
+	}
+	if len(k.s.opt.Modules) > 0 {
+		args = append(args, "--modules", k.s.modules())
+	}
+	cmd := exec.Command(k.python, args...)
 	cmd.Dir, cmd.Env = k.workspace, append(slices.Clip(k.s.opt.Env()), marker(k.id))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tokenIn, stdout, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -219,12 +224,19 @@ func (k *kernel) listener(ctx context.Context) (int, error) {
 	return int(peer.Pid), nil
 }
 
-// note queues the commit that says that the python kernel runs; noted is closed after the first.
-func (k *kernel) note(p *osProcess, epoch int64) {
+// note queues the commit that says that the python kernel runs, and runs the sources of that digest; noted is closed after the
+// first.
+func (k *kernel) note(p *osProcess, epoch int64, digest string) {
+	k.mu.Lock()
+	if k.fresh {
+		k.modules = k.s.modules()
+	}
+	modules := k.modules
+	k.mu.Unlock()
 	k.work.add(func(ctx context.Context) {
 		ok := k.persist(ctx, "the process of a python kernel", func(ctx context.Context) error {
 			return k.s.opt.Neurons.Write(ctx, k.place, &pykernel.RunKernel{
-				ID: k.id, OSPID: p.pid, PGID: p.pgid, Leader: p.leader, Bundle: k.s.bundle.Digest, Epoch: epoch, At: k.s.opt.Now(),
+				ID: k.id, OSPID: p.pid, PGID: p.pgid, Leader: p.leader, Bundle: digest, Modules: modules, Epoch: epoch, At: k.s.opt.Now(),
 			})
 		})
 		select {

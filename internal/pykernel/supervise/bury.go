@@ -28,6 +28,7 @@ func (k *kernel) bury(ctx context.Context, reason string) {
 	for _, p := range k.procs {
 		groups = append(groups, group{p.pgid, p.leader})
 	}
+	groups = append(groups, k.jobGroups()...)
 	k.mu.Unlock()
 	if k.foreign { // its own node ends what is left of it there
 		k.tell(ctx, reason)
@@ -63,6 +64,7 @@ func (k *kernel) tell(ctx context.Context, reason string) bool {
 	k.mu.Lock()
 	cells := slices.Clone(k.cells)
 	failed := k.failed
+	gone := pykernel.Gone{Kernel: k.id, Reason: reason, Jobs: k.stopped()}
 	k.mu.Unlock()
 	for _, c := range cells {
 		if !k.ended(ctx, c, k.fate(c, failed, reason), pykernel.Output{}, nil) {
@@ -70,17 +72,18 @@ func (k *kernel) tell(ctx context.Context, reason string) bool {
 		}
 	}
 	return k.persist(ctx, "that a python kernel is gone", func(ctx context.Context) error {
-		ops := []neuron.Op{&pykernel.EndedKernel{ID: k.id, Reason: reason, At: k.s.opt.Now()}}
+		now := k.s.opt.Now()
+		ops := []neuron.Op{&pykernel.EndedKernel{ID: k.id, Reason: reason, At: now}, &pykernel.LoseJobs{Kernel: k.id, At: now}}
 		for _, op := range pykernel.ClearKernel(k.id) {
 			ops = append(ops, op)
 		}
-		return k.deliver(ctx, ident.Derive(k.ident, "gone"), pykernel.Cause{}, pykernel.GoneAlias, pykernel.Gone{Kernel: k.id, Reason: reason}, ops)
+		return k.deliver(ctx, ident.Derive(k.ident, "gone"), pykernel.Cause{}, pykernel.GoneAlias, gone, ops)
 	})
 }
 
 // fate is what can be said of a cell whose python kernel is gone.
 func (k *kernel) fate(c *cell, failed bool, reason string) pykernel.CellEnded {
-	out := pykernel.CellEnded{Kernel: k.id, Cell: c.id}
+	out := pykernel.CellEnded{Kernel: k.id, Cell: c.id, Background: c.background, Wake: c.background}
 	switch {
 	case c.step == given:
 		out.Status, out.Note = pykernel.CellTimedOut, "the cell did not stop at its deadline, so its python kernel was ended: "+reason

@@ -40,23 +40,12 @@ func (k *kernel) called(ctx context.Context, seq uint64, c *frame.Call) {
 		return
 	}
 	if !begun {
-		ok := k.persist(ctx, "a host call", func(ctx context.Context) error {
-			ops, forget := k.riders()
-			now := k.s.opt.Now()
-			err := k.s.opt.Neurons.Write(ctx, k.place, append(ops,
-				&pykernel.InboxItem{Kernel: k.id, Item: item, At: now},
-				&pykernel.StartCall{Kernel: k.id, ID: c.ID, Method: c.Method, At: now})...)
-			if err == nil {
-				forget()
-			}
-			return err
-		})
-		if !ok {
+		now := k.s.opt.Now()
+		if !k.write(ctx, "a host call", &pykernel.InboxItem{Kernel: k.id, Item: item, At: now},
+			&pykernel.StartCall{Kernel: k.id, ID: c.ID, Method: c.Method, At: now}) {
 			return
 		}
-		k.mu.Lock()
-		k.items[item] = seq
-		k.mu.Unlock()
+		k.noteItem(item, seq)
 	}
 	k.link.Settle(seq)
 	k.spawn(ctx, "host call", func(ctx context.Context) error {
@@ -96,7 +85,7 @@ func (k *kernel) ask(ctx context.Context, host Host, c *frame.Call) (value json.
 			value, failure = nil, &pykernel.CallError{Code: "internal", Message: fmt.Sprintf("%s panicked", c.Method)}
 		}
 	}()
-	return host.Call(ctx, Call{Kernel: k.id, Owner: k.owner, ID: c.ID, Cell: c.Cell, Method: c.Method, Args: c.Args})
+	return host.Call(ctx, Call{Kernel: k.id, Session: k.session, Branch: k.branch, Owner: k.owner, ID: c.ID, Cell: c.Cell, Method: c.Method, Args: c.Args})
 }
 
 func refuse(call, code, message string) pykernel.Reply {

@@ -33,9 +33,12 @@ type cell struct {
 	at      time.Time // commit of its frame
 	cause   pykernel.Cause
 	// clock is when the daemon's own deadline began, zero before: the python kernel counts from the start of the cell's
-	// code, which the daemon does not see, but a cell that is the first of those open has started.
+	// code, which the daemon does not see, but a cell that is the first of those open, or in the background, has started.
 	clock time.Time
 	step  deadlineStep
+	// background: its owner was told that it goes on without being waited for, so it has begun.
+	background bool
+
 	asked time.Time // the first interrupt, zero before
 	next  time.Time // of interrupts by signal, zero before the first
 }
@@ -72,13 +75,18 @@ func readHead(body []byte) head {
 	return h
 }
 
-// startClock starts the deadline of the first open cell. The caller holds mu.
+// startClock starts the deadlines of the cells that are known to have begun: the first that is open, and those in the background.
+// One behind a cell in the background may wait for it all the same. The caller holds mu.
 func (k *kernel) startClock() {
-	if len(k.cells) == 0 || k.proc == nil || !k.cells[0].clock.IsZero() {
+	if k.proc == nil {
 		return
 	}
-	k.cells[0].clock = time.Now()
-	k.rouse()
+	for i, c := range k.cells {
+		if c.clock.IsZero() && (i == 0 || c.background) {
+			c.clock = time.Now()
+			k.rouse()
+		}
+	}
 }
 
 // probe asks for a pong behind the interrupt frame that was just appended. The caller holds mu.
@@ -139,13 +147,18 @@ func (k *kernel) step(ctx context.Context) (next time.Time) {
 	})
 	proc := k.proc
 	var late *cell
-	var deaf string
-	if len(k.cells) > 0 && !k.cells[0].clock.IsZero() && k.cells[0].step < given {
-		c := k.cells[0]
+	var deaf []string
+	for _, c := range k.cells {
+		if c.clock.IsZero() || c.step >= given || late != nil {
+			continue
+		}
 		if !c.asked.IsZero() {
-			var due time.Time
-			if due, deaf = c.pursue(now); !due.IsZero() {
+			due, again := c.pursue(now)
+			if !due.IsZero() {
 				next = earlier(next, due)
+			}
+			if again != "" {
+				deaf = append(deaf, again)
 			}
 		}
 		if c.step == unheard {
@@ -159,13 +172,11 @@ func (k *kernel) step(ctx context.Context) (next time.Time) {
 	}
 	k.mu.Unlock()
 
-	names := make([]string, 0, len(silent)+1)
+	names := make([]string, 0, len(silent)+len(deaf))
 	for _, p := range silent {
 		names = append(names, p.cell)
 	}
-	if deaf != "" {
-		names = append(names, deaf)
-	}
+	names = append(names, deaf...)
 	for _, name := range names {
 		if err := k.interruptBySignal(proc, name); err != nil {
 			k.log().Warn("cannot interrupt a cell by signal", "cell", name, "err", err)

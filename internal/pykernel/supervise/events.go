@@ -46,7 +46,7 @@ func (k *kernel) Waiting() error {
 // Hello takes the identity of the process. It returns once the row says that frames may have been written.
 func (k *kernel) Hello(ctx context.Context, h frame.Hello) error {
 	k.mu.Lock()
-	k.deaf = time.Time{}
+	k.deaf, k.runs = time.Time{}, h.Bundle
 	k.mu.Unlock()
 	p := k.process()
 	if h.PID != p.pid || h.Leader != p.leader {
@@ -57,7 +57,7 @@ func (k *kernel) Hello(ctx context.Context, h frame.Hello) error {
 	}
 	select {
 	case <-k.noted: // by an earlier connection or daemon
-		k.note(p, h.Epoch)
+		k.note(p, h.Epoch, h.Bundle)
 	default:
 		select {
 		case <-k.noted:
@@ -65,6 +65,7 @@ func (k *kernel) Hello(ctx context.Context, h frame.Hello) error {
 			return context.Cause(ctx)
 		}
 	}
+	k.reconcile(&h)
 	k.enter(attached)
 	k.s.changed() // it may be idle
 	return nil
@@ -87,7 +88,10 @@ func (k *kernel) Evidence(seq uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.proven = max(k.proven, seq)
-	k.resent = k.resent || k.phase == attached
+	if !k.resent && k.phase == attached {
+		k.resent = true
+		k.work.add(k.loseMissing) // behind all that has come again
+	}
 }
 
 // Output passes live output on.
@@ -119,7 +123,37 @@ func (k *kernel) Frame(seq uint64, f *frame.Frame) {
 		k.mu.Unlock()
 		k.link.Settle(seq)
 		k.end("python exited at startup: " + lastBytes(f.Failure))
-	default: // ready and cells say nothing that has to be kept
+	case pykernel.FrameBackgrounded:
+		k.work.add(func(ctx context.Context) { k.backgrounded(ctx, seq, f.Backgrounded) })
+	case pykernel.FrameJobStart:
+		k.jobStarted(seq, f.JobStart)
+	case pykernel.FrameJob:
+		k.jobEnded(seq, f.Job)
+	case pykernel.FrameJobs:
+		k.elsewhere(f.Jobs)
+		k.link.Settle(seq)
+	case pykernel.FrameSeen:
+		k.work.add(func(ctx context.Context) { k.read(ctx, seq, f.Seen) })
+	case pykernel.FrameTrace:
+		k.work.add(func(ctx context.Context) { k.traced(ctx, seq, f.Trace) })
+	case pykernel.FrameCleanup:
+		for _, text := range f.Cleanup.Errors[:min(len(f.Cleanup.Errors), maxCleanup)] {
+			k.log().Warn("a binding could not clean up", "error", firstBytes(text, logTail))
+		}
+		k.link.Settle(seq)
+	case pykernel.FrameCells:
+		k.mu.Lock()
+		k.eligible = f.Cells.Eligible
+		k.mu.Unlock()
+		k.publish()
+		k.link.Settle(seq)
+	default: // ready says nothing that has to be kept, an answer nothing that outlives who waits for it
+		if f.Answer != nil {
+			k.answered(f.Answer)
+		}
 		k.link.Settle(seq)
 	}
 }
+
+// maxCleanup bounds the lines of the log that the end of one python kernel may write.
+const maxCleanup = 20

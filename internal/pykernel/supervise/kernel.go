@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"soma/ident"
@@ -24,6 +25,7 @@ type kernel struct {
 	ident     ident.ID
 	owner     neuron.ID
 	session   string
+	branch    ident.ID
 	place     neuron.Place
 	workspace string
 	python    string
@@ -39,28 +41,42 @@ type kernel struct {
 	// noted is closed when the row says running: before that no frame is written.
 	noted chan struct{}
 
-	mu     sync.Mutex
-	phase  phase
-	since  time.Time
-	used   time.Time
-	reason string       // why it is to end, set with stop
-	procs  []*osProcess // all that were started or found
-	proc   *osProcess   // the one that listens
-	lost   group        // of a process that was gone when this daemon started
-	fresh  bool         // its row has never been running: it may be booted
-	cells  []*cell      // not finished, in frame order
-	probes []probe
-	pings  uint64
-	alarm  chan struct{}     // the watch looks again
-	items  map[string]uint64 // inbox rows, with the number of the frame that they answer (0: sent to an earlier daemon)
-	proven uint64            // the python kernel sends nothing again up to this number
-	resent bool              // what an earlier daemon has not acknowledged has come again
-	acked  []uint64          // frame rows to be deleted with the next commit
-	calls  map[string]bool   // host calls that run here
-	begun  map[string]bool   // host calls that an earlier daemon began and did not answer
-	reply  map[uint64]string // frames of replies, by number, to their calls
-	failed bool              // it said startup_error: no cell has run
-	deaf   time.Time         // since when it owes its hello while no cell is open, zero for not
+	mu       sync.Mutex
+	phase    phase
+	since    time.Time
+	used     time.Time
+	reason   string       // why it is to end, set with stop
+	procs    []*osProcess // all that were started or found
+	proc     *osProcess   // the one that listens
+	lost     group        // of a process that was gone when this daemon started
+	fresh    bool         // its row has never been running: it may be booted
+	cells    []*cell      // not finished, in frame order
+	probes   []probe
+	pings    uint64
+	alarm    chan struct{}                // the watch looks again
+	items    map[string]uint64            // inbox rows, with the number of the frame that they answer (0: sent to an earlier daemon)
+	proven   uint64                       // the python kernel sends nothing again up to this number
+	resent   bool                         // what an earlier daemon has not acknowledged has come again
+	acked    []uint64                     // frame rows to be deleted with the next commit
+	calls    map[string]bool              // host calls that run here
+	begun    map[string]bool              // host calls that an earlier daemon began and did not answer
+	reply    map[uint64]string            // frames of replies, by number, to their calls
+	failed   bool                         // it said startup_error: no cell has run
+	runs     string                       // the digest of its sources, as its hello says; empty before
+	modules  string                       // that it was started with, joined by commas; empty: not known
+	eligible bool                         // as its last cells frame says
+	jobs     map[string]pykernel.JobStart // that run, as processes of this machine
+	missing  map[string]pykernel.JobStart // recorded, not in the hello: their end is to come
+	external pykernel.Jobs                // those elsewhere
+	// jobsKnown: jobs and external are what it says itself, in its hello and since.
+	jobsKnown bool
+	asks      map[string]chan<- pykernel.Answer // that wait, by id
+	seen      atomic.Pointer[pykernel.Observation]
+
+	watching sync.Mutex
+	watchers []*watcher
+
+	deaf time.Time // since when it owes its hello while no cell is open, zero for not
 }
 
 func (s *Supervisor) newKernel(k *pykernel.InsertKernel) (*kernel, error) {
@@ -73,24 +89,29 @@ func (s *Supervisor) newKernel(k *pykernel.InsertKernel) (*kernel, error) {
 		return nil, err
 	}
 	now := s.opt.Now()
-	return &kernel{
-		s: s, id: k.ID, ident: id, owner: owner, session: k.Session, place: s.opt.Place(owner, k.Session), workspace: k.Workspace,
+	made := &kernel{
+		s: s, id: k.ID, ident: id, owner: owner, session: k.Session, branch: k.Branch, place: s.opt.Place(owner, k.Session), workspace: k.Workspace,
 		python: k.Python, token: k.Token, dir: filepath.Join(s.opt.RunDir, k.ID), link: link.New(), work: newWork(),
 		stop: make(chan struct{}), leaving: make(chan struct{}), born: make(chan *osProcess, 4), noted: make(chan struct{}), phase: waiting, since: now, used: now, fresh: true,
 		alarm: make(chan struct{}, 1), items: map[string]uint64{}, calls: map[string]bool{}, begun: map[string]bool{},
-		reply: map[uint64]string{},
-	}, nil
+		reply: map[uint64]string{}, jobs: map[string]pykernel.JobStart{}, missing: map[string]pykernel.JobStart{},
+		asks: map[string]chan<- pykernel.Answer{},
+	}
+	made.publish()
+	return made, nil
 }
 
 // enter moves to the next phase. A wrong step is a mistake of this room, said loudly and not taken.
 func (k *kernel) enter(next phase) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	if !k.phase.leadsTo(next) {
 		k.s.opt.Log.Error("python kernel in a wrong phase", "kernel", k.id, "phase", k.phase, "next", next)
+		k.mu.Unlock()
 		return
 	}
 	k.phase, k.since = next, k.s.opt.Now()
+	k.mu.Unlock()
+	k.publish()
 }
 
 // end asks the owner goroutine to end the python kernel; the first reason counts.
@@ -203,6 +224,9 @@ func (k *kernel) log() *slog.Logger { return k.s.opt.Log.With("kernel", k.id) }
 // append takes a committed frame, of this daemon or (written) of an earlier one.
 func (k *kernel) append(f *pykernel.AppendFrame, written bool) {
 	head := readHead(f.Body)
+	if head.Type == pykernel.FrameExecute {
+		defer k.publish()
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.used = k.s.opt.Now()
@@ -223,11 +247,11 @@ func (k *kernel) append(f *pykernel.AppendFrame, written bool) {
 	}
 }
 
-// idle reports whether no cell is open and nothing is on its way, and since when.
+// idle reports whether no cell is open, no job runs and nothing is on its way, and since when.
 func (k *kernel) idle() (since time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.used, k.phase == attached && len(k.cells) == 0 && len(k.calls) == 0 && k.reason == ""
+	return k.used, k.phase == attached && len(k.cells) == 0 && len(k.calls) == 0 && len(k.jobs) == 0 && k.external.Live == 0 && k.reason == ""
 }
 
 func (k *kernel) status() Status {

@@ -65,6 +65,36 @@ func (k *kernel) deliver(ctx context.Context, id ident.ID, cause pykernel.Cause,
 	}, ops...)
 }
 
+// write commits ops, and the rows that go, until that succeeds; false: ctx ended first.
+func (k *kernel) write(ctx context.Context, what string, ops ...neuron.Op) bool {
+	return k.persist(ctx, what, func(ctx context.Context) error {
+		all, forget := k.riders()
+		err := k.s.opt.Neurons.Write(ctx, k.place, append(all, ops...)...)
+		if err == nil {
+			forget()
+		}
+		return err
+	})
+}
+
+// tellOwner brings a message to the owner, in one commit with the inbox item of the frame that it came by, ops, and the rows that
+// go; false: ctx ended first.
+func (k *kernel) tellOwner(ctx context.Context, what string, id ident.ID, cause pykernel.Cause, alias string, message any, seq uint64, item string, ops ...neuron.Op) bool {
+	ok := k.persist(ctx, what, func(ctx context.Context) error {
+		all, forget := k.riders()
+		all = append(append(all, &pykernel.InboxItem{Kernel: k.id, Item: item, At: k.s.opt.Now()}), ops...)
+		err := k.deliver(ctx, id, cause, alias, message, all)
+		if err == nil {
+			forget()
+		}
+		return err
+	})
+	if ok {
+		k.noteItem(item, seq)
+	}
+	return ok
+}
+
 // riders returns the deletions of rows that have done their work, and forget, to be called when they are committed.
 func (k *kernel) riders() (ops []neuron.Op, forget func()) {
 	k.mu.Lock()
@@ -120,24 +150,32 @@ func (k *kernel) done(ctx context.Context, seq uint64, d *pykernel.Done) {
 	}
 	out := pykernel.CellEnded{
 		Kernel: k.id, Cell: d.Cell, Status: d.Status, DurationMS: d.DurationMS, Value: d.Value, Error: d.Error,
+		Calls: d.Calls, ImageErrors: d.ImageErrors, Repair: d.Repair, Background: d.Background || c.background,
 	}
+	out.Wake = out.Background && (d.Wake == nil || *d.Wake)
+	images := pictures(&out, d.Images)
 	if d.Status == pykernel.CellInterrupted && k.pastDeadline(c) {
 		out.Status = pykernel.CellTimedOut
 	}
-	if !k.ended(ctx, c, out, d.Output, &item) {
+	if !k.ended(ctx, c, out, d.Output, &item, images...) {
 		return
 	}
-	k.mu.Lock()
-	k.items[item] = seq
-	k.mu.Unlock()
+	k.noteItem(item, seq)
 	crash.Point(crash.DoneCommitted)
 	k.link.Settle(seq)
 	k.s.changed()
 }
 
-// ended commits the outcome of a cell: to its owner, with its output, its inbox item if it came by a frame, and the rows
-// that go. It returns false when ctx ended first.
-func (k *kernel) ended(ctx context.Context, c *cell, out pykernel.CellEnded, o pykernel.Output, item *string) bool {
+// noteItem remembers an inbox row that seq has brought.
+func (k *kernel) noteItem(item string, seq uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.items[item] = seq
+}
+
+// ended commits the outcome of a cell: to its owner, with its output, its inbox item if it came by a frame, the operations given,
+// and the rows that go. It returns false when ctx ended first.
+func (k *kernel) ended(ctx context.Context, c *cell, out pykernel.CellEnded, o pykernel.Output, item *string, more ...neuron.Op) bool {
 	id, err := ident.Parse(c.id)
 	if err != nil {
 		id = ident.Named(k.id, c.id) // a frame that this program never makes; its owner hears of it all the same
@@ -148,7 +186,7 @@ func (k *kernel) ended(ctx context.Context, c *cell, out pykernel.CellEnded, o p
 	out.Output = preview(o)
 	ok := k.persist(ctx, "the outcome of a cell", func(ctx context.Context) error {
 		ops, forget := k.riders()
-		ops = append(ops, &pykernel.DropFrame{Kernel: k.id, Seq: c.seq})
+		ops = append(append(ops, &pykernel.DropFrame{Kernel: k.id, Seq: c.seq}), more...)
 		if item != nil {
 			ops = append(ops, &pykernel.InboxItem{Kernel: k.id, Item: *item, At: k.s.opt.Now()})
 		}
@@ -165,10 +203,11 @@ func (k *kernel) ended(ctx context.Context, c *cell, out pykernel.CellEnded, o p
 		return false
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.cells = slices.DeleteFunc(k.cells, func(other *cell) bool { return other == c })
 	k.used = k.s.opt.Now()
 	k.startClock()
+	k.mu.Unlock()
+	k.publish()
 	return true
 }
 
@@ -197,7 +236,7 @@ func preview(o pykernel.Output) pykernel.Output {
 		rest = o.Head
 	}
 	return pykernel.Output{
-		Head: firstBytes(o.Head, pykernel.PreviewBytes/2), Tail: lastOf(rest, pykernel.PreviewBytes/2), Size: o.Size,
+		Head: firstBytes(o.Head, pykernel.PreviewBytes/2), Tail: lastOf(rest, pykernel.PreviewBytes/2), Size: o.Size, Spill: o.Spill,
 	}
 }
 

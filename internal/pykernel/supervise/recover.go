@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"soma/ident"
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/bundle"
@@ -20,16 +21,22 @@ import (
 func (s *Supervisor) recover(ctx context.Context, places neuron.PlaceSet) ([]*kernel, error) {
 	type row struct {
 		pykernel.InsertKernel
-		state, reason, leader string
-		pid, pgid             int
-		last                  int64
+		state, reason, leader, modules string
+		pid, pgid                      int
+		last                           int64
 	}
 	var rows []row
-	err := s.opt.Reader.Query(ctx, `select id, owner, session, node, workspace, python, token, state, reason, os_pid, pgid, leader, last_seq from kernel
+	err := s.opt.Reader.Query(ctx, `select id, owner, session, branch, node, workspace, python, token, state, reason, os_pid, pgid, leader, last_seq, modules from kernel
 where state in ('booting', 'running', 'ending') order by used_at, id`, nil,
 		func(scan func(...any) error) error {
 			var r row
-			err := scan(&r.ID, &r.Owner, &r.Session, &r.Node, &r.Workspace, &r.Python, &r.Token, &r.state, &r.reason, &r.pid, &r.pgid, &r.leader, &r.last)
+			var branch []byte
+			err := scan(&r.ID, &r.Owner, &r.Session, &branch, &r.Node, &r.Workspace, &r.Python, &r.Token, &r.state, &r.reason, &r.pid, &r.pgid, &r.leader,
+				&r.last, &r.modules)
+			if err != nil {
+				return err
+			}
+			r.Branch, err = ident.FromBytes(branch)
 			if r.Node == s.opt.Node || r.Node == pykernel.NoNode || s.opt.Shared {
 				rows = append(rows, r)
 			}
@@ -51,6 +58,7 @@ where state in ('booting', 'running', 'ending') order by used_at, id`, nil,
 			return nil, err
 		}
 		k.link.Continue(uint64(r.last))
+		k.modules = r.modules
 		if r.Node != s.opt.Node {
 			k.foreign = true
 			reason := fmt.Sprintf("it ran at node %s, which has lost the session", r.Node)
@@ -83,6 +91,7 @@ where state in ('booting', 'running', 'ending') order by used_at, id`, nil,
 		if pykernel.KernelState(r.state) == pykernel.Ending {
 			k.end(r.reason)
 		}
+		k.publish()
 		found = append(found, k)
 	}
 	return found, nil
@@ -121,6 +130,25 @@ func (s *Supervisor) load(ctx context.Context, k *kernel, written bool) error {
 		k.items[item] = 0
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	for item := range k.items {
+		if id, ok := strings.CutPrefix(item, pykernel.BackgroundItem("")); ok {
+			if c := k.open(id); c != nil {
+				c.background = true
+			}
+		}
+	}
+	err = s.opt.Reader.Query(ctx, `select id, cell, command, pid, pgid, leader, service, started_at from job where kernel = ? and state = 'running'`,
+		[]any{k.id}, func(scan func(...any) error) error {
+			var j pykernel.JobStart
+			var service, started int64
+			err := scan(&j.Job, &j.Cell, &j.Command, &j.PID, &j.PGID, &j.Leader, &service, &started)
+			j.Service, j.StartedAt = service != 0, started/1000
+			k.jobs[j.Job] = j
+			return err
+		})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"soma/ident"
 	"soma/internal/config"
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
@@ -32,12 +33,14 @@ type Neurons interface {
 
 // Call is one host call of a cell.
 type Call struct {
-	Kernel string
-	Owner  neuron.ID
-	ID     string // unique for ever
-	Cell   string
-	Method string // namespace.name
-	Args   json.RawMessage
+	Kernel  string
+	Session string
+	Branch  ident.ID
+	Owner   neuron.ID
+	ID      string // unique for ever
+	Cell    string // empty for a call that outlives its cell
+	Method  string // namespace.name
+	Args    json.RawMessage
 }
 
 // Host answers host calls, routed by namespace. Its methods are called from many goroutines, one per call.
@@ -54,7 +57,12 @@ type Options struct {
 	RunDir    string // holds one directory per live python kernel
 	BundleDir string // holds the unpacked Python sources
 	SourceDir string // a developer's Python tree instead of the embedded one (SOMA_PYTHON_DIR); empty: embedded
-	Node      string
+	// OutputDir takes output that outgrows memory; empty: python kernels use a temporary directory.
+	OutputDir string
+	// Modules are the bindings that python kernels set up, in order; Sources holds their sources, which join the embedded ones.
+	Modules []string
+	Sources []bundle.Module
+	Node    string
 	// Shared says that other nodes hold places of the store, too: Gain and Release say which python kernels are this node's.
 	// Otherwise all are from Start on.
 	Shared  bool
@@ -143,19 +151,24 @@ func New(o Options) (*Supervisor, error) {
 	if o.Grace == 0 {
 		o.Grace = time.Hour
 	}
-	b, err := bundle.Unpack(o.BundleDir)
-	if o.SourceDir != "" {
-		b, err = bundle.FromTree(o.SourceDir)
-	}
-	if err != nil {
-		return nil, err
-	}
 	s := &Supervisor{
-		opt: o, bundle: b, hatch: make(chan struct{}, 1), kernels: map[string]*kernel{}, held: map[string]bool{},
+		opt: o, hatch: make(chan struct{}, 1), kernels: map[string]*kernel{}, held: map[string]bool{},
 		change: make(chan struct{}),
+	}
+	var err error
+	if s.bundle, err = s.unpack(); err != nil {
+		return nil, err
 	}
 	s.tasks.Report = func(name string, err error) { o.Log.Error("python kernel owner failed", "task", name, "err", err) }
 	return s, nil
+}
+
+// unpack lays the sources of python kernels out, or looks whether they still lie there.
+func (s *Supervisor) unpack() (bundle.Bundle, error) {
+	if s.opt.SourceDir != "" {
+		return bundle.UnpackTree(s.opt.SourceDir, s.opt.BundleDir, s.opt.Sources...)
+	}
+	return bundle.Unpack(s.opt.BundleDir, s.opt.Sources...)
 }
 
 // Start recovers the python kernels of this node from their rows and starts to serve new ones. It is called once, before
@@ -229,6 +242,7 @@ func (s *Supervisor) forget(k *kernel) {
 	delete(s.held, k.id) // of one that was let go
 	s.mu.Unlock()
 	s.changed()
+	k.tellWatchers()
 }
 
 func (s *Supervisor) find(id string) *kernel {
