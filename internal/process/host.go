@@ -14,6 +14,8 @@ import (
 	"soma/internal/crash"
 	"soma/internal/neuron"
 	"soma/internal/process/cells"
+	"soma/internal/process/history"
+	"soma/internal/process/live"
 	"soma/internal/process/recent"
 	"soma/internal/process/shown"
 	"soma/internal/process/spool"
@@ -86,14 +88,14 @@ type Host struct {
 	neurons Neurons
 	slots   *slots
 	pids    pidBlock
-	live    liveTexts
+	live    live.Texts
 	cells   cells.Live
 	spools  spool.Slots
 	places  places
 	shown   shown.Processes
 	tools   *tool.Registry
 
-	histories histories
+	histories history.Branches
 	texts     *recent.Map[inputKey, string] // of inputs, as committed
 	states    *recent.Map[ident.PID, decoded]
 }
@@ -192,10 +194,10 @@ func (h *Host) Committed(op neuron.Op) {
 	case *endInput:
 		h.shown.Inputs(op.session)
 	case *insertMessage:
-		h.histories.committed(op)
+		h.histories.Committed(op.branch, op.seq, op.said, op.size)
 	case *Update:
 		if !op.endedAt.IsZero() {
-			h.histories.forget(op.branch)
+			h.histories.Forget(op.branch)
 		}
 		h.shown.Changed(op.PID)
 		h.slots.update(op)
@@ -208,7 +210,7 @@ func (h *Host) Committed(op neuron.Op) {
 		h.spools.Release(op.id)
 		h.billed(op)
 	case *MarkRemoving:
-		h.histories.forget(op.branch)
+		h.histories.Forget(op.branch)
 		h.shown.Inputs(op.Session)
 	case *DropSession:
 		h.shown.Forget(op.ID)

@@ -82,7 +82,7 @@ func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer) er
 		return &model.Error{Class: model.Fatal, Words: err.Error()}
 	}
 	a.Vendor, a.Model = m.Vendor, m.Model
-	messages, err := h.histories.through(ctx, h, in.Branch, in.Through)
+	messages, err := h.histories.Through(ctx, h.messagesBetween, in.Branch, in.Through)
 	if err != nil {
 		return &model.Error{Class: model.Retryable, Words: err.Error()}
 	}
@@ -97,8 +97,8 @@ func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer) er
 	}
 	defer s.Close()
 	defer func() { a.Usage = s.Usage() }()
-	live := h.live.begin(in)
-	defer h.live.end(in.Session, live)
+	live := h.live.Begin(in.Session, wire.DeltaEvent{PID: uint64(in.PID), Step: in.Inference, Attempt: in.Attempt})
+	defer h.live.End(in.Session, live)
 	var got model.Answer
 	size, shown := 0, 0
 	for {
@@ -118,7 +118,7 @@ func (f *inference) stream(ctx context.Context, in inferenceInput, a *answer) er
 			return &model.Error{Class: model.Fatal, Words: fmt.Sprintf("the answer is longer than %d bytes or makes more than %d calls", maxAnswer, model.MaxCalls)}
 		}
 		if e.Kind == model.Token || e.Kind == model.Reasoning {
-			h.o.Live(in.Session, wire.Delta, live.add(e.Text, e.Kind == model.Reasoning))
+			h.o.Live(in.Session, wire.Delta, live.Add(e.Text, e.Kind == model.Reasoning))
 			if shown++; shown == 3 {
 				crash.Point(crash.StreamMid)
 			}

@@ -24,7 +24,7 @@ func (h *Host) Release(places neuron.PlaceSet) {
 	h.slots.release(places)
 	h.cells.Release(places)
 	h.shown.Clear()
-	h.histories.clear()
+	h.histories.Clear()
 	h.texts.Clear()
 	h.states.Clear()
 }

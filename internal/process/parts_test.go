@@ -1,60 +1,13 @@
 package process
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"soma/ident"
 	"soma/internal/neuron"
 	"soma/internal/process/recent"
-	"soma/message"
 )
-
-type noReader struct{ t *testing.T }
-
-func (r noReader) Query(context.Context, string, []any, func(func(...any) error) error) error {
-	r.t.Error("a read of what is kept")
-	return nil
-}
-
-// Histories are fed by commits, so that a step reads nothing; they stay within their bound, and longest unused ones go first.
-func TestHistories(t *testing.T) {
-	var hs histories
-	h := &Host{o: Options{Reader: noReader{t}}}
-	branches := make([]ident.ID, 10)
-	for i := range branches {
-		branches[i] = ident.New(time.Now())
-		for seq := range uint64(4) {
-			hs.committed(&insertMessage{branch: branches[i], seq: seq + 1, said: message.Message{Text: fmt.Sprint(i, seq)}, size: maxHistoryBytes / 30})
-		}
-	}
-	if hs.bytes > maxHistoryBytes || len(hs.kept) != hs.order.Len() || len(hs.kept) != 7 {
-		t.Errorf("%d bytes, %d branches, %d in order", hs.bytes, len(hs.kept), hs.order.Len())
-	}
-	if hs.kept[branches[0]] != nil || hs.kept[branches[9]] == nil {
-		t.Error("not the longest unused one went")
-	}
-	got, err := hs.through(t.Context(), h, branches[9], 3)
-	if err != nil || len(got) != 3 || got[2].Text != "9 2" || cap(got) != 3 {
-		t.Errorf("%v, %v", got, err)
-	}
-	// What does not follow on what is kept changes nothing.
-	for _, seq := range []uint64{3, 4, 7} {
-		hs.committed(&insertMessage{branch: branches[9], seq: seq, said: message.Message{Text: "other"}})
-	}
-	hs.committed(&insertMessage{branch: branches[0], seq: 5})
-	if got, _ := hs.through(t.Context(), h, branches[9], 4); len(got) != 4 || got[3].Text != "9 3" {
-		t.Errorf("%v", got)
-	}
-	for _, b := range branches {
-		hs.forget(b)
-	}
-	if hs.bytes != 0 || len(hs.kept) != 0 || hs.order.Len() != 0 {
-		t.Errorf("%d bytes, %d branches are left", hs.bytes, len(hs.kept))
-	}
-}
 
 // Rule 1: a process has the place of its session, known before its row is, read where it is not remembered.
 func TestPlaces(t *testing.T) {

@@ -182,8 +182,8 @@ order by m.seq limit ?`, []any{int64(pid), int64(after), int64(page(limit))}, fu
 }
 
 // messagesBetween reads the messages of a branch after one sequence through another, and the size of their bodies.
-func messagesBetween(ctx context.Context, r neuron.Reader, branch ident.ID, after, through uint64) (list []message.Message, bytes int, err error) {
-	err = r.Query(ctx, `select length(coalesce(m.body, c.bytes)), `+messageColumns+` where m.branch = ? and m.seq > ? and m.seq <= ? order by m.seq`,
+func (h *Host) messagesBetween(ctx context.Context, branch ident.ID, after, through uint64) (list []message.Message, bytes int, err error) {
+	err = h.o.Reader.Query(ctx, `select length(coalesce(m.body, c.bytes)), `+messageColumns+` where m.branch = ? and m.seq > ? and m.seq <= ? order by m.seq`,
 		[]any{branch[:], int64(after), int64(through)}, func(scan func(...any) error) error {
 			var n int
 			m, err := scanMessage(func(dest ...any) error { return scan(append([]any{&n}, dest...)...) })
@@ -344,6 +344,9 @@ func (h *Host) Counts(ctx context.Context) (map[string]int, error) {
 	})
 	return counts, err
 }
+
+// LiveTexts returns what the running attempts of a session have shown so far, each as one delta from offset 0.
+func (h *Host) LiveTexts(session string) []wire.DeltaEvent { return h.live.Of(session) }
 
 // SessionOfCell returns the session of a running cell, "" where there is none.
 func (h *Host) SessionOfCell(cell string) string { return h.cells.Session(cell) }
