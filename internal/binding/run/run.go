@@ -14,6 +14,8 @@ var (
 	book []byte
 	//go:embed soma_job.py
 	job []byte
+	//go:embed soma_feed.py
+	feed []byte
 	//go:embed soma_spawn.py
 	spawn []byte
 	//go:embed rules.md
@@ -24,6 +26,9 @@ var (
 func Binding() binding.Binding {
 	return binding.Binding{
 		Name: "run", Module: "soma_run", Source: names, Rules: rules,
-		Beside: []bundle.Module{{Name: "soma_jobs", Source: book}, {Name: "soma_job", Source: job}, {Name: "soma_spawn", Source: spawn}},
+		Beside: []bundle.Module{
+			{Name: "soma_jobs", Source: book}, {Name: "soma_job", Source: job},
+			{Name: "soma_feed", Source: feed}, {Name: "soma_spawn", Source: spawn},
+		},
 	}
 }

@@ -1,10 +1,9 @@
 """A kernel with this room's bindings, for its tests."""
+import ast
 import glob
 import os
-import shutil
-import tempfile
 
-from tests.client import BUNDLE, KernelCase
+from tests.client import KernelCase
 
 ROOM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROBE = """
@@ -30,22 +29,11 @@ async def until(condition):
 
 
 class RoomCase(KernelCase):
-    modules = ("soma_run", "soma_probe")
-
-    def bundle(self):
-        """A folder with the core, this room's modules and a probe that shows the api to cells."""
-        folder = tempfile.mkdtemp(prefix="pkb")
-        self.addCleanup(shutil.rmtree, folder)
-        for path in glob.glob(BUNDLE + "/soma_*.py") + glob.glob(ROOM + "/soma_*.py"):
-            shutil.copy(path, folder)
+    def setUp(self):
+        folder = self.bundle(*glob.glob(ROOM + "/soma_*.py"))
         with open(folder + "/soma_probe.py", "w", encoding="utf-8") as f:
             f.write(PROBE)
-        return folder
-
-    def setUp(self):
-        self.output = tempfile.mkdtemp(prefix="pko")
-        self.addCleanup(shutil.rmtree, self.output)
-        self.k, self.c = self.attached(bundle=self.bundle(), modules=self.modules, output=self.output)
+        self.k, self.c = self.attached(bundle=folder, modules=("soma_run", "soma_probe"))
         self.count = 0
         self.ok(PRELUDE)
 
@@ -55,10 +43,13 @@ class RoomCase(KernelCase):
         return self.c.run(f"c{self.count}", code, timeout_ms)
 
     def ok(self, code):
-        """Run a cell that has to succeed; its value as an object."""
+        """Run a cell that has to succeed; its value, as an object where it is a literal."""
         done = self.cell(code)
         self.assertEqual(done["status"], "ok", done.get("error", {}).get("traceback"))
-        return eval(done["value"]) if "value" in done else None
+        try:
+            return ast.literal_eval(done.get("value", "None"))
+        except (ValueError, SyntaxError):
+            return done["value"]
 
     def fails(self, code, kind, *words):
         """Run a cell that has to raise that, with those words in its message."""

@@ -5,7 +5,7 @@ from room import RoomCase
 class Told(RoomCase):
     # P-046: whose start is told: process, group, its leader's start time, the command
     def test_start_and_end(self):
-        self.ok("j = await run('echo hello; exit 3')\nk = run(['sleep', '600', 'a b'], service=True)")
+        self.ok("j = await run('echo hello; exit 3')\nk = run(['sh', '-c', 'sleep 600', 'a b'], service=True)")
         start, end = self.frames("job_start")[0], self.end_of("j1")
         self.assertEqual({k: start[k] for k in ("job", "command", "service", "cell")},
                          {"job": "j1", "command": "echo hello; exit 3", "service": False, "cell": "c2"})
@@ -15,7 +15,7 @@ class Told(RoomCase):
                           "service": False, "command": "echo hello; exit 3", "tail": "hello\n"})
         self.assertLessEqual(start["started_at"], end["ended_at"])
         second = self.frames("job_start")[1]
-        self.assertEqual((second["command"], second["service"]), ("sleep 600 'a b'", True))
+        self.assertEqual((second["command"], second["service"]), ("sh -c 'sleep 600' 'a b'", True))
         self.assertEqual(second["leader"], self.ok("open(f'/proc/{k.pid}/stat').read().rpartition(')')[2].split()[19]"))
 
     # P-046, P-123: the jobs that run are told again in each hello, so that an owner that has forgotten all converges
@@ -30,6 +30,12 @@ class Told(RoomCase):
         d = self.k.connect()
         self.assertEqual([f["job"] for f in d.attach(ack=c.last)["hello"]["jobs"]], ["j2"])
         self.c = d
+
+    # P-046: a job that a cell has awaited is told as ended before the cell is
+    def test_order(self):
+        self.ok("await run('true')")
+        order = [v["frame"]["type"] for v in self.c.seen if v.get("frame", {}).get("type") in ("job_start", "job", "done")]
+        self.assertEqual(order, ["done", "job_start", "job", "done"])
 
     # P-123: frames that were not acknowledged come again, unchanged
     def test_resent(self):
