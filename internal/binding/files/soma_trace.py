@@ -4,6 +4,7 @@ A file that a cell writes several times is one change, from what it was before t
 goes out when the cell's code has ended; what its tasks write later is added and sent again, the whole each time.
 """
 import os
+import threading
 
 from soma_code import clean
 
@@ -14,6 +15,7 @@ FILES = 200              # of a cell that are named
 HELD = 16 * 1024 * 1024  # bytes held for the diffs of running cells
 LINES = 4000             # lines that are compared one by one; more are shown as replaced
 KEPT = 16                # traces of ended cells
+PAST = 64                # ended cells that may have threads, far more than run at once
 
 
 class Change:
@@ -36,7 +38,9 @@ class Traces:
         self._root = os.path.realpath(api.workspace)
         self._open = {}   # cell -> {real path: Change}
         self._ended = {}  # cell -> {real path: Change}, oldest first
+        self._past = {}   # ids of ended cells, oldest first: what comes now is late
         self._held = 0    # bytes of all changes
+        self._lock = threading.Lock()  # cells may write from threads
         api.on_cell_end(self.end)
 
     def wrote(self, path, before, after):
@@ -44,35 +48,44 @@ class Traces:
         cell = self._api.cell()
         if cell is None:
             return
-        late = cell in self._ended
-        changes = self._ended[cell] if late else self._open.setdefault(cell, {})
-        change = changes.get(path)
-        if change is None:
-            change = changes[path] = Change(before, after)
-        else:
-            self._held -= change.size()
-            change.after = after
-        if max(len(change.before or b""), len(after)) > COMPARED or self._held + change.size() > HELD:
-            change.drop()
-        self._held += change.size()
-        if late:
-            self._send(cell, changes)
+        with self._lock:
+            facts = self._api.cell_facts(cell)
+            late = cell in self._past or facts is None or facts["state"] == "finished"
+            changes = self._keep(cell, self._ended.get(cell, {})) if late else self._open.setdefault(cell, {})
+            change = changes.get(path)
+            if change is None:
+                change = changes[path] = Change(before, after)
+            else:
+                self._held -= change.size()
+                change.after = after
+            if max(len(change.before or b""), len(after)) > COMPARED or self._held + change.size() > HELD:
+                change.drop()
+            self._held += change.size()
+            if late:
+                self._send(cell, changes)
 
     def end(self, cell):
         """The code of a cell has ended."""
-        changes = self._open.pop(cell, None)
-        if changes is None:
-            return
+        with self._lock:
+            self._past[cell] = True
+            while len(self._past) > PAST:
+                del self._past[next(iter(self._past))]
+            changes = self._open.pop(cell, None)
+            if changes is not None:
+                self._send(cell, self._keep(cell, changes))
+
+    def _keep(self, cell, changes):
         self._ended[cell] = changes
         while len(self._ended) > KEPT:
             old = self._ended.pop(next(iter(self._ended)))
             self._held -= sum(c.size() for c in old.values())
-        self._send(cell, changes)
+        return changes
 
     def of(self, cell):
         """The changes of a running or lately ended cell as in its frame; None when nothing is known of it."""
-        changes = self._open.get(cell) or self._ended.get(cell)
-        return None if changes is None else self._shown(changes)
+        with self._lock:
+            changes = self._open.get(cell) or self._ended.get(cell)
+            return None if changes is None else self._shown(changes)
 
     def _send(self, cell, changes):
         self._api.send("trace", {"cell": cell, "changes": self._shown(changes)}, key=("trace", cell), coalesces=True)

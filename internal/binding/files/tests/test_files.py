@@ -20,13 +20,16 @@ class Api:
     def __init__(self, workspace):
         self.workspace = workspace
         self.running = "c1"
-        self.names, self.sent, self.enders = {}, [], []
+        self.names, self.sent, self.enders, self.ended = {}, [], [], set()
 
     def provide(self, name, value):
         self.names[name] = value
 
     def cell(self):
         return self.running
+
+    def cell_facts(self, cell):
+        return {"state": "finished" if cell in self.ended else "running"}
 
     def on_cell_end(self, handler):
         self.enders.append(handler)
@@ -39,6 +42,7 @@ class Api:
         before = len(self.sent)
         for handler in self.enders:
             handler(cell)
+        self.ended.add(cell)
         return self.sent[-1][1]["changes"] if len(self.sent) > before else None
 
 
