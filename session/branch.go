@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +34,8 @@ type Branch struct {
 	metadata  map[string]any
 	messages  messages
 	tools     map[string]Tool // never changed in place
-	model     Model
-	callbacks []*callback // never changed in place
+	models    []Model         // never changed in place; the last is asked
+	callbacks []*callback     // never changed in place
 	log       log
 }
 
@@ -71,7 +72,8 @@ type BranchOptions struct {
 	// Messages are the first ones, in order. A system message among them replaces the one that System makes.
 	Messages []Message
 	Tools    []Tool
-	Model    Model
+	// Models are known by their names; the last is asked.
+	Models   []Model
 	Metadata map[string]any
 	// Memory is the branch's own store. Without one it gets that of the first session which it joins, or makes its own when it
 	// is asked for it before.
@@ -93,10 +95,13 @@ func NewBranch(o BranchOptions) (*Branch, error) {
 	if o.Created.IsZero() {
 		o.Created = o.Now()
 	}
-	b := &Branch{id: o.ID, created: o.Created, now: o.Now, name: o.Name, metadata: maps.Clone(o.Metadata), model: o.Model}
+	b := &Branch{id: o.ID, created: o.Created, now: o.Now, name: o.Name, metadata: maps.Clone(o.Metadata)}
 	b.at.Store(&attachment{user: o.User, operations: NewOperations()})
 	if o.Memory != nil {
 		b.claim(o.Memory)
+	}
+	for _, m := range o.Models {
+		b.SetModel(m)
 	}
 	if o.System != "" {
 		text := o.System
@@ -214,16 +219,29 @@ func (b *Branch) SetMetadata(key string, value any) {
 	b.metadata[key] = value
 }
 
-// Model is what the branch asks; nil without one.
-func (b *Branch) Model() Model {
+// Models returns the branch's models; the last is the one that is asked where an input names none.
+func (b *Branch) Models() []Model {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
-	return b.model
+	return slices.Clone(b.models)
 }
 
-// SetModel replaces the model.
+// SetModel makes m the model that is asked, in the place of one of the same name. A nil model is ignored.
 func (b *Branch) SetModel(m Model) {
+	if m == nil {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.model = m
+	b.models = append(slices.DeleteFunc(slices.Clone(b.models), func(other Model) bool { return other.Name() == m.Name() }), m)
+}
+
+// model finds a model by its name; the one that is asked where that is empty.
+func (b *Branch) model(name string) (Model, bool) {
+	for _, m := range slices.Backward(b.Models()) {
+		if name == "" || m.Name() == name {
+			return m, true
+		}
+	}
+	return nil, false
 }

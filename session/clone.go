@@ -8,7 +8,7 @@ import (
 )
 
 // Clone makes a free branch that goes on from here: the same messages under new ids, each with its Source, requests and responses linked
-// to each other, what named this branch as sender or recipient naming the clone; the same visible subset, tools, model and
+// to each other, what named this branch as sender or recipient naming the clone; the same visible subset, tools, models and
 // metadata. Name, memory, operations, observer, hooks, callbacks, owner and log are not copied.
 //
 // It takes the same time whatever the number of messages: they are shared until one side changes, and the ids of the clone's
@@ -19,7 +19,7 @@ func (b *Branch) Clone() *Branch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c.messages = b.messages.split(b.id, c.id)
-	c.tools, c.model, c.metadata = b.tools, b.model, maps.Clone(b.metadata)
+	c.tools, c.models, c.metadata = b.tools, b.models, maps.Clone(b.metadata)
 	return c
 }
 

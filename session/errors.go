@@ -27,7 +27,7 @@ var (
 	ErrNoMail = errors.New("the session has no mailboxes")
 	// ErrFull: a mailbox holds as much as it may.
 	ErrFull = errors.New("mailbox is full")
-	// ErrNoModel: the branch has no model to ask.
+	// ErrNoModel: the branch has no model, or none of the name that an input asks for.
 	ErrNoModel = errors.New("the branch has no model")
 	// ErrPanic: a function of the program panicked.
 	ErrPanic = errors.New("panicked")

@@ -30,6 +30,8 @@ type Input struct {
 	Sender string
 	// User is the person for whom it is done; empty means the session's.
 	User string
+	// Model names one of the branch's models; empty means the one that was set last.
+	Model string
 }
 
 // MaxRounds is how often one instruction asks the model at most.
@@ -56,9 +58,9 @@ func (b *Branch) Instruct(ctx context.Context, in Input) (Message, error) {
 }
 
 func (b *Branch) instruct(ctx context.Context, in Input) (Message, error) {
-	model := b.Model()
-	if model == nil {
-		return Message{}, ErrNoModel
+	model, ok := b.model(in.Model)
+	if !ok {
+		return Message{}, fmt.Errorf("%w %q", ErrNoModel, in.Model)
 	}
 	m := Message{Role: Instruction, Text: in.Text, Sender: in.Sender, Recipient: b.id.String()}
 	if err := b.hook(ctx, HookArgs{Point: hook.PromptSubmit, Message: &m}); err != nil {
