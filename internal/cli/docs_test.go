@@ -75,7 +75,7 @@ func TestCommands(t *testing.T) {
 	for _, c := range manual.Commands(new(app).commands())[1:] {
 		names = append(names, strings.TrimPrefix(c.CommandPath(), "soma "))
 	}
-	const want = "attach backup chaos completion config deadletters deadletters discard deadletters redrive doctor interrupt journal kill logs man pause prune ps py restore resume rm run send serve status stop store store copy trace version wait"
+	const want = "attach backup chaos completion config deadletters deadletters discard deadletters redrive doctor interrupt job job output job stop jobs journal kernel kernel restart kernel show kernels kill logs man mcp pause prune ps py restore resume rm run send serve status stop store store copy trace version wait"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("commands %s", got)
 	}

@@ -13,8 +13,10 @@ import (
 	"soma/internal/cli/plain"
 )
 
-// lookingBack is the program as the commands of the rooms evidence and retention see it.
+// lookingBack is the program as the commands of the rooms evidence, pykernels and retention see it.
 type lookingBack struct{ a *app }
+
+func (l lookingBack) Open() error { return l.a.open() }
 
 func (l lookingBack) Ensure(ctx context.Context) error { return l.a.ensure(ctx) }
 
@@ -29,6 +31,8 @@ func (l lookingBack) JSON() bool { return l.a.asJSON }
 func (l lookingBack) PrintJSON(v any) error { return l.a.printJSON(v) }
 
 func (l lookingBack) Output() io.Writer { return l.a.Out }
+
+func (l lookingBack) Terminal() bool { return isTerminal(l.a.Out) }
 
 func (l lookingBack) Say(format string, args ...any) { l.a.say(format, args...) }
 

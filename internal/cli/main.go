@@ -21,6 +21,7 @@ import (
 	"soma/internal/cli/exit"
 	"soma/internal/cli/mcp"
 	"soma/internal/cli/plain"
+	"soma/internal/cli/pykernels"
 	"soma/internal/cli/retention"
 	"soma/internal/cli/stores"
 	"soma/internal/cli/trial"
@@ -134,6 +135,7 @@ func (a *app) commands() *cobra.Command {
 	)
 	root.AddCommand(evidence.Commands(lookingBack{a})...)
 	root.AddCommand(retention.Commands(lookingBack{a})...)
+	root.AddCommand(pykernels.Commands(lookingBack{a})...)
 	root.AddCommand(stores.Commands(whole{a})...)
 	root.AddCommand(trial.Commands(whole{a})...)
 	root.AddCommand(mcp.Command(serving{a}))

@@ -86,6 +86,7 @@ var codes = map[wire.Code]int{
 	wire.BadFile: BadFile, wire.NoModel: Config, wire.NoPython: NoPython, wire.Busy: Busy, wire.Stopping: NoDaemon, wire.Unavailable: Busy,
 	wire.Unauthorized: Refused, wire.ForbiddenHost: Refused, wire.ForbiddenOrigin: Refused, wire.Forbidden: Refused,
 	wire.Conflict: Refused, wire.ProcessEnded: Refused, wire.SessionClosed: Refused, wire.InUse: Refused, wire.Gone: NotFound, wire.WireVersion: Refused,
+	wire.JobNotFound: NotFound, wire.Unreachable: Busy,
 }
 
 // wayOut says what to do where the daemon does not.
