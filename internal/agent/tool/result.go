@@ -103,6 +103,7 @@ func Render(r Result) string {
 		Value: clipEncoded(r.Value, maxValue), Repair: clipEncoded(r.Repair, maxMessage)}
 	if len(l.Value) < len(r.Value) {
 		l.ValueSize = len(r.Value)
+		l.CellID = clipEncoded(r.CellID, 200)
 	}
 	for _, text := range r.ImageErrors[:min(len(r.ImageErrors), maxImageErrors)] {
 		l.ImageErrors = append(l.ImageErrors, clipEncoded(text, 500))
@@ -155,10 +156,9 @@ func (r Result) clipped() Result {
 
 // truncate says that the output is more than what follows, and where the rest is to be had.
 func (l *line) truncate(r Result) {
-	l.Truncated = fmt.Sprintf("the output has %d bytes", r.Output.Size)
+	l.Truncated, l.CellID = fmt.Sprintf("the output has %d bytes", r.Output.Size), clipEncoded(r.CellID, 200)
 	switch s := r.Output.Spill; {
 	case s == nil:
-		l.CellID = clipEncoded(r.CellID, 200)
 	case s.Whole:
 		l.Truncated += ", all in " + clipEncoded(s.Path, maxPath)
 	default:

@@ -89,14 +89,14 @@ func TestRenderCuts(t *testing.T) {
 			t.Errorf("%s: the bytes %d to %d are not what is missing", name, from, to)
 		}
 	}
-	value := Render(Result{Status: "ok", Value: strings.Repeat("v", 100_000)})
-	if len(value) > MaxResult || !strings.Contains(value, `,"value_size":100000}`) {
+	value := Render(Result{Status: "ok", CellID: "c", Value: strings.Repeat("v", 100_000)})
+	if len(value) > MaxResult || !strings.Contains(value, `,"value_size":100000,"cell_id":"c"}`) {
 		t.Errorf("long value: %d bytes, %s", len(value), value[len(value)-50:])
 	}
 	for want, spill := range map[string]*Spill{
-		`{"status":"ok","duration_ms":0,"truncated":"the output has 1000 bytes, all in /out/\"x\""}`:       {Path: `/out/"x"`, Size: 1000, Whole: true},
-		`{"status":"ok","duration_ms":0,"truncated":"the output has 1000 bytes, the first 800 in /out/x"}`: {Path: "/out/x", Size: 800},
-		`{"status":"ok","duration_ms":0,"cell_id":"c","truncated":"the output has 1000 bytes"}`:            nil,
+		`{"status":"ok","duration_ms":0,"cell_id":"c","truncated":"the output has 1000 bytes, all in /out/\"x\""}`:       {Path: `/out/"x"`, Size: 1000, Whole: true},
+		`{"status":"ok","duration_ms":0,"cell_id":"c","truncated":"the output has 1000 bytes, the first 800 in /out/x"}`: {Path: "/out/x", Size: 800},
+		`{"status":"ok","duration_ms":0,"cell_id":"c","truncated":"the output has 1000 bytes"}`:                          nil,
 	} {
 		got, _, _ := strings.Cut(Render(Result{Status: "ok", CellID: "c", Output: Output{Head: "a", Tail: "z", Size: 1000, Spill: spill}}), "\n")
 		if got != want {

@@ -61,8 +61,8 @@ type facts struct {
 	DurationMS int64  `json:"duration_ms"`
 	Source     string `json:"source"`
 	Background bool   `json:"background,omitempty"` // of a running one
-	Error      string `json:"error,omitempty"` // one line
-	Size       int64  `json:"size"`            // of the output, in bytes
+	Error      string `json:"error,omitempty"`      // one line
+	Size       int64  `json:"size"`                 // of the output, in bytes
 }
 
 func factsOf(c wire.Cell) facts {
