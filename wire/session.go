@@ -54,7 +54,7 @@ type InputState struct {
 	ClientID string `json:"client_id"`
 	PID      uint64 `json:"pid"`
 	Mode     string `json:"mode"`
-	State    string `json:"state"` // admitted, delivered, cancelled
+	State    string `json:"state"` // admitted, delivered, cancelled, retired (a wake of which all was read before it came)
 	// Event is the session's sequence just before the input was admitted: following after it shows all that the input does.
 	Event uint64    `json:"event"`
 	At    time.Time `json:"at"`

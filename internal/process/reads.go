@@ -39,14 +39,18 @@ func page(limit int) int {
 }
 
 const sessionColumns = `s.id, s.kind, s.workspace, s.model, s.agent, s.python, s.keep, s.state, ` + newestEvent + `, s.created_at, s.closed_at,
-coalesce((select max(p.pid) from process p where p.session = s.id), 0)`
+coalesce((select max(p.pid) from process p where p.session = s.id), 0), s.branch`
 
 func scanSession(scan func(...any) error) (wire.Session, bool, error) {
 	var s wire.Session
 	var keep bool
 	var created int64
 	var closed *int64
-	err := scan(&s.ID, &s.Kind, &s.Workspace, &s.Model, &s.Agent, &s.Python, &keep, &s.State, &s.LastEvent, &created, &closed, &s.PID)
+	var branch []byte
+	err := scan(&s.ID, &s.Kind, &s.Workspace, &s.Model, &s.Agent, &s.Python, &keep, &s.State, &s.LastEvent, &created, &closed, &s.PID, &branch)
+	if err == nil {
+		s.Branch, err = branchText(branch)
+	}
 	s.CreatedAt, s.ClosedAt = fromMicro(created), fromMicroPtr(closed)
 	return s, keep, err
 }
@@ -112,17 +116,26 @@ and s.id > ? order by s.id limit ?`,
 	return list, err
 }
 
+func branchText(b []byte) (string, error) {
+	id, err := ident.FromBytes(b)
+	return id.String(), err
+}
+
 const processColumns = `p.pid, p.session, p.parent, p.agent, p.model, p.workspace, p.state, p.reason, p.detail, p.since, p.exit_code,
 p.steps, p.cells, p.tokens, p.cost, p.estimated, p.created_at, p.ended_at,
-(select count(*) from input i where i.session = p.session and i.pid = p.pid and i.state = 'admitted')`
+(select count(*) from input i where i.session = p.session and i.pid = p.pid and i.state = 'admitted'), p.branch`
 
 func scanProcess(scan func(...any) error) (wire.Process, error) {
 	var p wire.Process
 	var since, created int64
 	var ended *int64
 	var code int
+	var branch []byte
 	err := scan(&p.PID, &p.Session, &p.Parent, &p.Agent, &p.Model, &p.Workspace, &p.State.State, &p.Reason, &p.Detail, &since, &code,
-		&p.Steps, &p.Cells, &p.Tokens, &p.Cost, &p.Estimated, &created, &ended, &p.Inputs)
+		&p.Steps, &p.Cells, &p.Tokens, &p.Cost, &p.Estimated, &created, &ended, &p.Inputs, &branch)
+	if err == nil {
+		p.Branch, err = branchText(branch)
+	}
 	p.Since, p.CreatedAt, p.EndedAt = fromMicro(since), fromMicro(created), fromMicroPtr(ended)
 	if ended != nil {
 		p.ExitCode = &code
