@@ -172,22 +172,6 @@ func hold(dir string) (*os.File, error) {
 	return lock, nil
 }
 
-// FromTree returns a developer's tree (SOMA_PYTHON_DIR) as it lies, with the digest that it has now.
-func FromTree(dir string) (Bundle, error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return Bundle{}, fmt.Errorf("cannot use the python tree: %w", err)
-	}
-	files, err := read(os.DirFS(abs))
-	if err != nil {
-		return Bundle{}, fmt.Errorf("cannot use the python tree %s: %w", abs, err)
-	}
-	if !has(files, Launcher) {
-		return Bundle{}, fmt.Errorf("cannot use the python tree %s: it has no %s", abs, Launcher)
-	}
-	return Bundle{Dir: abs, Digest: digest(files)}, nil
-}
-
 // read returns the modules at the root of tree by name.
 func read(tree fs.FS) ([]file, error) {
 	names, err := fs.Glob(tree, "*.py")

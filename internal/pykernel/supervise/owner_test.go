@@ -57,7 +57,7 @@ func TestNoHelperProcess(t *testing.T) {
 	value(t, h.Outcome(h.Run("a", kernel, "2", time.Minute)), "2")
 	alone("after a restart")
 
-	tree, err := bundle.FromTree("../python")
+	tree, err := bundle.UnpackTree("../python", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
