@@ -20,34 +20,34 @@ func (d *daemon) viewed() *view.View {
 }
 
 // owners is the supervisor as the view sees it.
-type owners struct{ sup *supervise.Supervisor }
+type owners struct{ *supervise.Supervisor }
 
-// Observe tells what the supervisor knows.
-func (o owners) Observe(kernel string) (view.Observation, bool) {
-	for _, k := range o.sup.List() {
-		if k.ID == kernel {
-			return view.Observation{State: k.State, OSPID: k.OSPID, Cells: k.Cells}, true
-		}
+// Ask asks a python kernel; its refusal is an answer.
+func (o owners) Ask(ctx context.Context, kernel string, q pykernel.Ask) (pykernel.Answer, error) {
+	a, err := o.Supervisor.Ask(ctx, kernel, q)
+	var refused *supervise.Refused
+	if errors.As(err, &refused) {
+		return pykernel.Answer{Code: refused.Code, Error: refused.Text}, nil
 	}
-	return view.Observation{}, false
+	return a, err
 }
 
-// Watch tells nothing yet.
-func (o owners) Watch(string, func()) func() { return func() {} }
-
-var errNotYet = errors.New("this build cannot ask it")
-
-// Ask cannot ask yet.
-func (o owners) Ask(context.Context, string, pykernel.Ask) (pykernel.Answer, error) {
-	return pykernel.Answer{}, errNotYet
+// StopJob stops a job.
+func (o owners) StopJob(ctx context.Context, kernel, job string) error {
+	err := o.Supervisor.StopJob(ctx, kernel, job)
+	if errors.Is(err, supervise.ErrUnknownJob) || errors.Is(err, supervise.ErrUnknownKernel) {
+		return view.ErrNoJob
+	}
+	return err
 }
 
-// StopJob cannot stop a job yet.
-func (o owners) StopJob(context.Context, string, string) error { return view.ErrNoJob }
-
-// Restart cannot restart yet.
-func (o owners) Restart(context.Context, string) (jobs, cells []string, err error) {
-	return nil, nil, errNotYet
+// Restart ends a python kernel, and tells what ended with it.
+func (o owners) Restart(ctx context.Context, kernel string) (jobs, cells []string, err error) {
+	left, err := o.Supervisor.Restart(ctx, kernel)
+	for _, j := range left.Jobs {
+		jobs = append(jobs, j.ID)
+	}
+	return jobs, left.Cells, err
 }
 
 // readyTime bounds the question whether the store can be read.

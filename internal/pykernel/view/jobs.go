@@ -1,50 +1,34 @@
 package view
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"strings"
 
 	"soma/internal/pykernel"
 	"soma/wire"
 )
 
-// running are jobs as the owner of their kernel sees them, sorted by id.
-func running(jobs []Job) []wire.RunningJob {
+// running are jobs as the owner of their kernel sees them, in its order.
+func running(jobs []pykernel.Job) []wire.RunningJob {
 	list := make([]wire.RunningJob, 0, len(jobs))
 	for _, j := range jobs {
-		r := wire.RunningJob{ID: j.ID, Command: command(j.Command), Service: j.Service, Started: j.Started}
-		if j.PID != 0 {
-			r.PID = &j.PID
+		r := wire.RunningJob{ID: j.ID, Command: j.Command, Service: j.Service, Started: j.StartedAt}
+		if pid := j.PID; pid != 0 {
+			r.PID = &pid
 		}
 		list = append(list, r)
 	}
-	slices.SortFunc(list, func(a, b wire.RunningJob) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }
 
-// command cuts a command by looking at no more of it than is kept. The result holds on to nothing of the rest.
-func command(text string) string {
-	n := 0
-	for i := range text {
-		if n == wire.MaxCommand {
-			return strings.Clone(text[:i])
-		}
-		n++
-	}
-	return text
-}
-
-// Jobs returns all jobs that run in the python kernel of a branch, sorted by id, as its owner sees them.
+// Jobs returns the jobs that run in the python kernel of a branch, sorted by id, as its owner sees them, at most wire.MaxRunning.
 func (v *View) Jobs(ctx context.Context, branch string) ([]wire.RunningJob, error) {
 	r, err := v.current(ctx, branch)
 	if err != nil || r == nil {
 		return nil, err
 	}
 	_, seen := v.observed(*r)
-	if seen == nil || !seen.Known {
+	if seen == nil || seen.Live == nil {
 		return nil, unreachable(errors.New("nothing is known of its jobs yet"))
 	}
 	return running(seen.Jobs), nil
@@ -60,13 +44,16 @@ func (v *View) RecentJobs(ctx context.Context, branch string) ([]wire.Job, error
 	if r == nil {
 		return v.storedJobs(ctx, branch)
 	}
+	if _, seen := v.observed(*r); seen != nil && seen.Stale { // it may not know what it would be asked
+		return nil, nil
+	}
 	a, err := v.ask(ctx, r.ID, pykernel.Ask{Type: pykernel.FrameJobList})
 	if err != nil {
 		return nil, err
 	}
 	var list []wire.Job
 	for _, j := range a.Jobs[:min(len(a.Jobs), wire.MaxRecentJobs)] {
-		row := wire.Job{ID: j.ID, Command: command(j.Command), State: j.State, ExitCode: j.ExitCode, TimedOut: j.TimedOut, Service: j.Service,
+		row := wire.Job{ID: j.ID, Command: pykernel.Cut(j.Command, wire.MaxCommand), State: j.State, ExitCode: j.ExitCode, TimedOut: j.TimedOut, Service: j.Service,
 			Cell: j.Cell, Started: j.StartedAt, Bytes: j.Bytes}
 		if j.EndedAt != nil {
 			row.Ended = *j.EndedAt

@@ -15,42 +15,19 @@ import (
 	"soma/wire"
 )
 
-// Observation is what the owner of a python kernel knows of it.
-type Observation struct {
-	State string // as in wire.PyKernel
-	OSPID int    // 0: no OS process
-	Cells int    // that are queued or run, also in the background
-	// Known says that Live and Jobs are known; they are not before the kernel's first hello.
-	Known bool
-	Live  int   // jobs that run; there may be more than Jobs names
-	Jobs  []Job // in no order
-}
-
-// Job is a job that runs.
-type Job struct {
-	ID      string
-	PID     int // 0: it is no OS process of this machine
-	Command string
-	Service bool
-	Started int64 // Unix milliseconds, 0: unknown
-}
-
-// Errors of Owners.StopJob.
-var (
-	ErrNoJob       = errors.New("no such job runs")
-	ErrUnconfirmed = errors.New("the end of the job is not confirmed")
-)
+// ErrNoJob is the error of Owners.StopJob where no such job runs.
+var ErrNoJob = errors.New("no such job runs")
 
 // Owners are who own the python kernels of this node. All methods may be called from many goroutines.
 type Owners interface {
 	// Observe returns what is known of a python kernel without asking it; it never blocks. It is false for one that is not owned
 	// here.
-	Observe(kernel string) (Observation, bool)
+	Observe(kernel string) (pykernel.Observation, bool)
 	// Watch calls changed, which must not block, after each change of what Observe returns, until stop is called.
 	Watch(kernel string, changed func()) (stop func())
 	// Ask asks a python kernel; its refusal is an Answer. The error says that it cannot be asked now.
 	Ask(ctx context.Context, kernel string, a pykernel.Ask) (pykernel.Answer, error)
-	// StopJob returns when nothing of a job runs any more. Errors: ErrNoJob, ErrUnconfirmed.
+	// StopJob returns when nothing of a job runs any more. Error: ErrNoJob; after any other one the job may still run.
 	StopJob(ctx context.Context, kernel, job string) error
 	// Restart ends a python kernel, and returns what it has ended with it.
 	Restart(ctx context.Context, kernel string) (jobs, cells []string, err error)
@@ -132,7 +109,7 @@ func (v *View) Kernels(ctx context.Context, ended bool) ([]wire.PyKernel, error)
 }
 
 // observed adds what the owner of a python kernel knows, nil where nobody knows anything.
-func (v *View) observed(r row) (wire.PyKernel, *Observation) {
+func (v *View) observed(r row) (wire.PyKernel, *pykernel.Observation) {
 	k := r.PyKernel
 	if v.o.Shared {
 		k.Node = r.node
@@ -144,12 +121,11 @@ func (v *View) observed(r row) (wire.PyKernel, *Observation) {
 	if !ok {
 		return k, nil
 	}
-	k.State, k.OSPID = seen.State, seen.OSPID
-	k.Cells = &seen.Cells
-	if seen.Known {
-		k.Jobs = &seen.Live
+	cells := len(seen.Cells)
+	k.State, k.OSPID, k.Cells, k.Jobs, k.Memory = seen.State, seen.OSPID, &cells, seen.Live, resident(seen.OSPID)
+	if k.State == "waiting" { // for its turn to boot
+		k.State = string(pykernel.Booting)
 	}
-	k.Memory = resident(k.OSPID)
 	return k, &seen
 }
 
@@ -225,10 +201,9 @@ func (v *View) Kernel(ctx context.Context, branch string) (wire.KernelView, erro
 	}
 	k, seen := v.observed(*r)
 	out.Kernel = &k
-	if seen != nil && seen.Known {
+	if seen != nil && seen.Live != nil {
 		jobs := running(seen.Jobs)
-		jobs = jobs[:min(len(jobs), wire.MaxRunning)]
-		out.LiveJobs, out.Running = &seen.Live, &jobs
+		out.LiveJobs, out.Running = seen.Live, &jobs
 	}
 	return out, nil
 }
