@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"soma/internal/api"
+	"soma/internal/binding"
 	"soma/internal/config"
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
@@ -68,6 +69,7 @@ type daemon struct {
 	host   *process.Host
 	stays  *retention.Keeper
 	sup    *supervise.Supervisor
+	router *binding.Router // of the host calls
 	view   *view.View
 	models *models
 	events *events
@@ -134,10 +136,14 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	}
 	d.events = newEvents()
 	d.models = newModels(d.config, d.o.Env)
+	if err := d.bind(); err != nil {
+		return err
+	}
 	d.host = process.New(process.Options{
 		Owner: owner, Node: d.node, Shared: d.shared != nil, NodeOf: d.nodeOf(), Reader: d.store, Models: d.models, Prices: table, Python: d.python(),
 		Room: d.room, Hold: d.config.Recover == config.Hold, MaxConcurrent: d.config.MaxConcurrent, Spool: d.home.Spool(),
 		Billed: d.billed, CellEnded: d.cellEnded, Live: d.events.live, Facts: map[string]string{"DaemonPID": strconv.Itoa(os.Getpid())}, Now: now, Log: d.log,
+		Rules: d.router.Rules(), Background: time.Duration(d.config.CellBackgroundSeconds) * time.Second,
 	})
 	connections, err := graph.New(graph.Options{Reader: d.store})
 	if err != nil {
@@ -171,7 +177,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.sup, err = supervise.New(supervise.Options{
 		RunDir: d.home.Run(), BundleDir: d.home.Bundles(), SourceDir: d.env("SOMA_PYTHON_DIR"), Node: d.node, Shared: d.shared != nil, Neurons: d.engine,
 		Reader: d.store, Env: d.pykernelEnv, Output: d.output, Now: now, Log: d.log, MaxLive: d.config.MaxPykernels,
-		Grace: d.config.PykernelGrace, Epoch: d.epoch,
+		Grace: d.config.PykernelGrace, Epoch: d.epoch, Host: routes{d.router},
 	})
 	d.view = d.viewed()
 	return d.homeFault(err)
