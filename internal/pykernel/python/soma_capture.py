@@ -441,6 +441,7 @@ class CellCapture(Capture):
                 self._add(self._bytes_decoder.decode(b"", True).encode())
                 self._bytes_decoder = None
             out = self.preview()
+            self._live.clear()  # done has it
             self.close()
             return out
 
