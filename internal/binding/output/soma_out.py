@@ -1,18 +1,5 @@
 """The name `output` of the cells: pages of what cells, jobs and a person's shell commands have written."""
-
-
-class Page(str):
-    """The text of a page, with where it lies: offset, next_offset (None at the end of what has ended), size and running.
-
-    size and running are None where they are not known."""
-
-    def __new__(cls, text, offset=0, next_offset=None, size=None, running=None):
-        self = super().__new__(cls, text)
-        self.offset, self.next_offset, self.size, self.running = offset, next_offset, size, running
-        return self
-
-    def __reduce__(self):
-        return Page, (str(self), self.offset, self.next_offset, self.size, self.running)
+from soma_capture import PAGE, PAGE_LEAST, Page
 
 
 class Output:
@@ -38,15 +25,14 @@ class Output:
                 self._api.seen(cell=id)
             elif channels.job(id) is capture:
                 self._api.seen(job=id)
-        at_end = not page["running"] and page["next_offset"] >= page["size"]
-        return Page(page["text"], page["offset"], None if at_end else page["next_offset"], page["size"], page["running"])
+        return Page.of(page)
 
     async def read_shell(self, id, offset=0, limit=4000):
         """A page of what a person's `!` command printed, like read(): await it. It starts and stops nothing."""
         if not isinstance(id, str):
             raise TypeError("the id of a shell command is a string")
-        if type(limit) is not int or not 4 <= limit <= 64 << 10:
-            raise ValueError("a page has 4 to 65536 bytes: give such a limit=, and go on with offset=")
+        if type(limit) is not int or not PAGE_LEAST <= limit <= PAGE:
+            raise ValueError(f"a page has {PAGE_LEAST} to {PAGE} bytes: give such a limit=, and go on with offset=")
         if type(offset) is not int or offset < 0:
             raise ValueError("offset= is a number of bytes from the start")
         page = await self._api.call("output.read_shell", {"id": id, "offset": offset, "limit": limit})

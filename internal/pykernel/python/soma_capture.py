@@ -40,6 +40,26 @@ class OutputLost(Exception):
         return OutputLost, (str(self), self.kept)
 
 
+class Page(str):
+    """The text of a page, with where it lies: offset, next_offset (None at the end of what has ended), size and running.
+
+    size and running are None where they are not known."""
+
+    def __new__(cls, text, offset=0, next_offset=None, size=None, running=None):
+        self = super().__new__(cls, text)
+        self.offset, self.next_offset, self.size, self.running = offset, next_offset, size, running
+        return self
+
+    def __reduce__(self):
+        return Page, (str(self), self.offset, self.next_offset, self.size, self.running)
+
+    @classmethod
+    def of(cls, page):
+        """From what Capture.page() gives."""
+        at_end = not page["running"] and page["next_offset"] >= page["size"]
+        return cls(page["text"], page["offset"], None if at_end else page["next_offset"], page["size"], page["running"])
+
+
 class OutputUnknown(LookupError):
     """No channel of that name is kept."""
 

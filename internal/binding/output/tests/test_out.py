@@ -88,7 +88,7 @@ class Read(Case):
 
     # P-131: a page is text like any other, and pickles with its place
     def test_page(self):
-        page = soma_out.Page("text", 3, 7, 9, True)
+        page = soma_capture.Page("text", 3, 7, 9, True)
         again = pickle.loads(pickle.dumps(page))
         self.assertEqual((again, vars(again)), ("text", vars(page)))
         self.assertEqual(page.upper(), "TEXT")
