@@ -103,7 +103,7 @@ func NewRouter(bindings []Binding) (*Router, error) {
 			r.namespaces[space][route.Method] = route
 		}
 	}
-	r.rules = strings.Join(rules, "\n")
+	r.rules = strings.Join(rules, "\n\n")
 	return r, nil
 }
 

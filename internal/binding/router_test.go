@@ -148,7 +148,7 @@ func TestContributions(t *testing.T) {
 	if got := strings.Join(names, ","); got != "soma_sums,soma_digits,soma_words" {
 		t.Errorf("sources %s", got)
 	}
-	if got := r.Rules(); got != "- Sums are exact.\n- Words are short." {
+	if got := r.Rules(); got != "- Sums are exact.\n\n- Words are short." {
 		t.Errorf("rules %q", got)
 	}
 }
