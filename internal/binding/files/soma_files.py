@@ -4,7 +4,7 @@ import os
 import soma_trace
 
 WHOLE = 1 << 20      # bytes of text that one read returns
-EDITED = 64 << 20    # bytes of a file that edit takes
+EDITED = 16 << 20    # bytes of a file that edit takes
 _LOOK = 8192         # bytes that tell text from binary
 _CHUNK = 1 << 20
 _MARKS = ((b"\x89PNG", "a PNG image"), (b"\xff\xd8\xff", "a JPEG image"), (b"RIFF", "a RIFF file"), (b"GIF8", "a GIF image"),
@@ -27,10 +27,11 @@ class Files:
             size = os.fstat(f.fileno()).st_size
             _refuse_binary(path, f, size, encoding)
             if start is None and end is None:
-                if size > WHOLE:
+                first, data = 1, f.read(WHOLE + 1)
+                if len(data) > WHOLE:
+                    f.seek(0)
                     raise ValueError(f"{path} has {size} bytes in {_count(f)} lines, and files.read returns at most {WHOLE}: "
                                      f"read parts, files.read({path!r}, 1, 500), or search it, files.grep(pattern, {path!r})")
-                first, data = 1, f.read(WHOLE + 1)
             else:
                 first, data = _range(f, path, _whole(start, "start"), _whole(end, "end"), encoding)
         text = _decode(data, path, encoding, first)
@@ -62,7 +63,7 @@ class Files:
             _refuse_binary(path, f, size, encoding)
             if size > EDITED:
                 raise ValueError(f"{path} has {size} bytes, and files.edit takes at most {EDITED}")
-            data = f.read(EDITED)
+            data = f.read(size + 1)
         text = _decode(data, path, encoding, 1)
         if old not in text and "\r\n" in text and "\r" not in old:  # a file with CRLF keeps them
             old, new = old.replace("\n", "\r\n"), new.replace("\r\n", "\n").replace("\n", "\r\n")
@@ -134,7 +135,7 @@ def _open(path):
             raise IsADirectoryError(f"{path} is a folder: files.find('*', {path!r}) lists its files")
         if not stat.S_ISREG(mode):
             raise ValueError(f"{path} is a device, socket or pipe, not a file")
-        return os.fdopen(fd, "rb", 0)
+        return os.fdopen(fd, "rb")
     except BaseException:
         os.close(fd)
         raise

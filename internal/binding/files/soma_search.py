@@ -1,6 +1,7 @@
 """Finding files by name and lines by pattern, in folders of any size: bounded, sorted, and said when cut."""
 import os
 import re
+from collections import deque
 from time import monotonic
 
 # Folders that are walked only when the path or the pattern names them.
@@ -12,6 +13,7 @@ SCANNED = 512 << 20        # bytes
 LARGE = 16 << 20           # bytes of a file that is not searched in a folder
 LINE = 400                 # characters of a line that are shown
 LIMIT = 10_000             # results at most
+_CHUNK = 4 << 20           # bytes of a file that are held at a time
 
 
 class Found(list):
@@ -210,8 +212,7 @@ def grep(pattern, path, glob, context, ignore_case, limit):
     found, large, scanned = Lines(), [], 0
     alone = os.path.isfile(path)
     if alone:
-        walk = None
-        names = [path]
+        walk, names = None, [path]
     else:
         glob, path = _glob(glob, path)
         _folder(path)
@@ -219,25 +220,25 @@ def grep(pattern, path, glob, context, ignore_case, limit):
     until = monotonic() + SECONDS
     for name in names:
         try:
-            with open(name, "rb", 0) as f:
+            with open(name, "rb") as f:
                 size = os.fstat(f.fileno()).st_size
                 if size > LARGE and not alone:
                     large.append(name)
                     continue
-                data = f.read(SCANNED)
+                text = _text(f, min(size + 1, _CHUNK) if size or not alone else _CHUNK, literal)
+                if text is None:
+                    if alone:
+                        raise ValueError(f"{name} is no text")
+                    continue
+                whole = _in_file(found, name, text, search, context, limit)
         except OSError:
             if alone:
                 raise
             continue
-        scanned += len(data)
-        if b"\0" in data[:8192]:
-            if alone:
-                raise ValueError(f"{name} is no text")
-            continue
-        text = data.decode("utf-8", "replace")
-        if (literal is None or literal in text) and not _in_file(found, name, text.split("\n"), search, context, limit):
+        if not whole:
             found.cut = f"more than {limit} lines match: a narrower pattern, path or glob, or limit="
             return found
+        scanned += size
         if not alone and (scanned > SCANNED or monotonic() > until):
             found.cut = f"ended after {name}: too much text; a narrower path or glob"
             return found
@@ -249,23 +250,53 @@ def grep(pattern, path, glob, context, ignore_case, limit):
     return found
 
 
+def _text(f, most, literal):
+    """The lines of a file of which most bytes are read at first; none where it cannot hold the literal; None where it is no text."""
+    data = f.read(most)
+    if b"\0" in data[:8192]:
+        return None
+    if len(data) >= _CHUNK:
+        return _pieces(f, data)
+    text = data.decode("utf-8", "replace")
+    if literal is not None and literal not in text:
+        return ()
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _pieces(f, data):
+    """The lines of a long file, of which a part is held at a time; a line longer than that is several."""
+    while data:
+        end = data.rfind(b"\n") + 1 or len(data)
+        yield from data[:end].removesuffix(b"\n").decode("utf-8", "replace").split("\n")
+        more = f.read(_CHUNK)
+        if not more and end == len(data):
+            return
+        data = data[end:] + more
+
+
 def _in_file(found, name, lines, search, context, limit):
     """Add what matches in one file; False when the limit is reached and more is there."""
-    if lines and not lines[-1]:
-        lines.pop()
-    for i, line in enumerate(lines):
-        if search(line.removesuffix("\r")) is None:
-            continue
-        if len(found) == limit:
-            return False
-        found.append(Line((name, i + 1, _cut(line))))
-        if context:
-            around = found.around.setdefault(name, {})
-            for k in range(max(0, i - context), min(len(lines), i + context + 1)):
-                around[k + 1] = _cut(lines[k])
+    before, after = deque(maxlen=context), 0
+    for number, line in enumerate(lines, 1):
+        line = line.removesuffix("\r")
+        if search(line) is not None:
+            if len(found) == limit:
+                return False
+            found.append(Line((name, number, _cut(line))))
+            if context:
+                found.around.setdefault(name, {}).update(before)
+                before.clear()
+            after = context
+        elif after:
+            after -= 1
+            found.around.setdefault(name, {})[number] = _cut(line)
+        elif context:
+            before.append((number, _cut(line)))
     return True
 
 
 def _cut(line):
-    line = line.removesuffix("\r")
     return line if len(line) <= LINE else f"{line[:LINE]}… [{len(line)} characters]"

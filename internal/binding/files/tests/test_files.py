@@ -108,6 +108,11 @@ class Read(Case):
         self.fails("line 2 alone is longer", self.files.read, "long", 2, 2)
         self.assertEqual(self.files.read("long", 3), "z\n")
 
+    def test_files_without_a_size(self):
+        self.assertIn("Name:", self.files.read("/proc/self/status"))
+        self.assertIn("Name:", self.files.read("/proc/self/status", 1, 1))
+        self.assertEqual(len(self.files.grep("^Name:", "/proc/self/status")), 1)
+
     def test_borders_of_chunks(self):
         chunk = soma_files._CHUNK
         self.put("a", b"x" * (chunk - 1) + b"\n" + b"second\n" + b"y" * chunk + b"\nlast")
@@ -312,6 +317,22 @@ class Grep(Case):
         self.assertEqual(self.files.grep("import", limit=4).cut, "")
         self.put("long", "x" * 5000 + "\n")
         self.assertEqual(self.files.grep("x", "long")[0].text, "x" * 400 + "… [5000 characters]")
+
+    def test_long_files_are_searched_in_parts(self):
+        old, soma_search._CHUNK = soma_search._CHUNK, 1 << 16
+        self.addCleanup(setattr, soma_search, "_CHUNK", old)
+        chunk = soma_search._CHUNK
+        self.put("long", b"a\n" * (chunk // 2 - 1) + b"needle 1\n" + b"b\n" * chunk + b"needle 2 \xc3\xa9\n" + b"c" * chunk + b"\nneedle 3")
+        found = self.files.grep("needle", "long", context=1)
+        self.assertEqual(list(found), [("long", chunk // 2, "needle 1"), ("long", chunk // 2 + chunk + 1, "needle 2 é"),
+                                       ("long", found[2].number, "needle 3")])
+        self.assertEqual(found.around["long"][chunk // 2 + 1], "b")
+        self.assertEqual(len(self.files.grep("^b$", "long", limit=10)), 10)
+
+    def test_context_of_neighbours(self):
+        self.put("n", "".join(f"{i}\n" for i in range(1, 11)))
+        found = self.files.grep("^(1|4|5|10)$", "n", context=2)
+        self.assertEqual(found.around["n"], {2: "2", 3: "3", 6: "6", 7: "7", 8: "8", 9: "9"})
 
     def test_refusals(self):
         self.fails("no regular expression", self.files.grep, "f(")
