@@ -1,6 +1,6 @@
 # Thin wrappers: what they call works without make too.
 .DEFAULT_GOAL := help
-.PHONY: help build test race fuzz lint bench soak verify
+.PHONY: help build test race fuzz lint bench soak interop verify
 
 VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
 KILLS ?= 200
@@ -43,6 +43,9 @@ soak: ## random kills: make soak KILLS=200, or ENGINE=postgres DAEMONS=3 FOR=5m;
 	power) exec $(PROVE) ./tests/durable/power -run '^TestPowerLoss$$' -for $(FOR) ;; \
 	*) exec go run ./tests/soak -what $(WHAT) -kills $(KILLS) -for $(FOR) -engine $(ENGINE) -daemons $(DAEMONS) ;; \
 	esac
+
+interop: ## soma mcp with the official TypeScript clients of both eras (Node 20 or later)
+	tests/interop/run
 
 verify: ## every row marked done in docs/spec names a test that carries it
 	go run ./internal/specrows verify

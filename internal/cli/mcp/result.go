@@ -106,6 +106,11 @@ func (s *server) show(ctx context.Context, cell wire.Cell, news bool) (*mcp.Call
 		text += s.news(ctx, cell.ID)
 	}
 	result := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: cell.State == ended && cell.Status != "ok"}
+	images, err := s.images(ctx, cell)
+	if err != nil {
+		return nil, nil, err
+	}
+	result.Content = append(result.Content, images...)
 	return result, nil, nil
 }
 
@@ -183,7 +188,7 @@ func (s *server) output(ctx context.Context, _ *mcp.CallToolRequest, in outputIn
 		return nil, nil, fmt.Errorf("offset is not from 0 on, or limit not from 4 to %d", maxPage)
 	}
 	if _, err := s.cell(ctx, in.ID); err != nil {
-		return nil, nil, err
+		return s.jobOutput(ctx, in, err)
 	}
 	page, err := s.page(ctx, in.ID, in.Offset, in.Limit)
 	if err != nil {

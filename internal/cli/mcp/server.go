@@ -50,6 +50,7 @@ func (s *server) mcp() *mcp.Server {
 		Description: "A page of the output of a cell or job, from a byte offset on: for what a result leaves out. It says where the next page begins."}, s.output)
 	mcp.AddTool(server, &mcp.Tool{Name: "python_interrupt", Title: "Interrupt a cell", Annotations: &mcp.ToolAnnotations{OpenWorldHint: no},
 		Description: "Stop a running cell as Ctrl-C would. Names stay; jobs that it has started run on."}, s.interrupt)
+	s.addJobTools(server)
 	return server
 }
 
