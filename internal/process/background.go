@@ -7,7 +7,6 @@ import (
 	"soma/internal/agent/tool"
 	"soma/internal/agent/turn"
 	"soma/internal/neuron"
-	"soma/internal/process/background"
 	"soma/internal/process/cells"
 	"soma/internal/process/wake"
 	"soma/internal/pykernel"
@@ -67,9 +66,11 @@ func (w *work) jobEnded(m pykernel.JobEnded) error {
 // pykernelGone forgets a python kernel, and tells of the jobs that were stopped with it.
 func (w *work) pykernelGone(m pykernel.Gone) error {
 	w.s.Kernel.gone(m.Kernel)
-	lost, err := background.LostJobs(w.t, m.Kernel)
-	if err != nil {
-		return err
+	var lost []wake.End
+	for _, j := range m.Jobs {
+		if !j.Service {
+			lost = append(lost, wake.OfLostJob(m.Kernel, j.ID, j.Command))
+		}
 	}
 	if len(lost) == 0 {
 		return w.quietEnd()

@@ -32,6 +32,7 @@ type asked struct {
 	model    string
 	attempt  int
 	messages []message.Message
+	image    func(context.Context, string) ([]byte, error)
 }
 
 func newStage(t testing.TB, scripts map[string]string) *stage {
@@ -117,7 +118,7 @@ func (p *player) Stream(ctx context.Context, r model.Request) (model.Stream, err
 		p.stage.t.Errorf("request to %s: %v", p.name, err)
 	}
 	p.stage.mu.Lock()
-	p.stage.asked = append(p.stage.asked, asked{p.name, r.Attempt, slices.Clone(r.Messages)})
+	p.stage.asked = append(p.stage.asked, asked{p.name, r.Attempt, slices.Clone(r.Messages), r.Image})
 	gate := p.stage.gates[p.name]
 	p.stage.mu.Unlock()
 	s, err := p.Provider.Stream(ctx, r)

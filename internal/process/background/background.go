@@ -18,9 +18,6 @@ const MaxCells = 16
 // maxListed bounds how many jobs and how many cells are named one by one.
 const maxListed = 8
 
-// maxLost bounds the lost jobs that are read.
-const maxLost = 64
-
 // Cells counts the cells of a python kernel that have not ended.
 func Cells(q Querier, kernel string) (n int, err error) {
 	err = q.Query(`select count(*) from cell where kernel = ? and state = 'started'`, []any{kernel}, func(scan func(...any) error) error { return scan(&n) })
@@ -34,18 +31,6 @@ func Awaited(q Querier, kernel, ending string) (n int, err error) {
 (select count(*) from job where kernel = ? and state = 'running' and service = 0 and id <> ?)`, []any{kernel, ending, kernel, ending},
 		func(scan func(...any) error) error { return scan(&n) })
 	return n, err
-}
-
-// LostJobs returns the jobs, but services, that were stopped with their python kernel.
-func LostJobs(q Querier, kernel string) (ends []wake.End, err error) {
-	err = q.Query(`select id, command from job where kernel = ? and state = 'lost' and service = 0 order by started_at, id limit ?`, []any{kernel, int64(maxLost)},
-		func(scan func(...any) error) error {
-			var id, command string
-			err := scan(&id, &command)
-			ends = append(ends, wake.OfLostJob(kernel, id, command))
-			return err
-		})
-	return ends, err
 }
 
 // Stopped says which jobs and cells ended with a python kernel (P-089), "" where there were none.
