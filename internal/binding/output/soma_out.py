@@ -1,5 +1,5 @@
 """The name `output` of the cells: pages of what cells, jobs and a person's shell commands have written."""
-from soma_capture import PAGE, PAGE_LEAST, Page
+from soma_page import PAGE, PAGE_LEAST, Page
 
 
 class Output:
@@ -19,13 +19,13 @@ class Output:
         capture = channels.get(id) if isinstance(id, str) else None
         if capture is None:
             raise LookupError(f"no output of {id!r} is kept: those of the 16 cells and 64 jobs that ended last are, and all that run")
-        page = capture.page(offset, limit)
-        if not page["running"]:
+        page = capture.read(offset, limit)
+        if not page.running:
             if channels.cell(id) is capture:
                 self._api.seen(cell=id)
             elif channels.job(id) is capture:
                 self._api.seen(job=id)
-        return Page.of(page)
+        return page
 
     async def read_shell(self, id, offset=0, limit=4000):
         """A page of what a person's `!` command printed, like read(): await it. It starts and stops nothing."""

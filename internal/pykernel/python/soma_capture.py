@@ -8,13 +8,12 @@ import os
 import threading
 from time import monotonic
 
+from soma_page import BOUNDARY, PAGE, PAGE_LEAST, Page, half_at_start, head_of, tail_of
 from soma_spill import SPILL_LIMIT, Spill, above_streams, write_all
 from soma_wire import CELLS_FINISHED, HEAD, OUTPUT_TEXT, TAIL
 
 CELL_SPILL_AT = 32 << 10   # what a result shows of its output
 JOB_SPILL_AT = HEAD        # what is kept in memory
-PAGE = 64 << 10            # the longest page or preview, bytes
-PAGE_LEAST = 4             # the longest character
 WHOLE = 1 << 20            # the longest text that is read whole
 JOBS_FINISHED = 64
 IMAGES = 4
@@ -24,7 +23,6 @@ _DRAIN_AT = OUTPUT_TEXT
 _PIECE = 1 << 20
 _LIVE_KEPT = 4 * OUTPUT_TEXT
 _FLUSH_SECONDS = 0.02
-_BOUNDARY = 3  # bytes of a character that can precede its last one
 
 
 class OutputLost(Exception):
@@ -40,47 +38,10 @@ class OutputLost(Exception):
         return OutputLost, (str(self), self.kept)
 
 
-class Page(str):
-    """The text of a page, with where it lies: offset, next_offset (None at the end of what has ended), size and running.
-
-    size and running are None where they are not known."""
-
-    def __new__(cls, text, offset=0, next_offset=None, size=None, running=None):
-        self = super().__new__(cls, text)
-        self.offset, self.next_offset, self.size, self.running = offset, next_offset, size, running
-        return self
-
-    def __reduce__(self):
-        return Page, (str(self), self.offset, self.next_offset, self.size, self.running)
-
-    @classmethod
-    def of(cls, page):
-        """From what Capture.page() gives."""
-        at_end = not page["running"] and page["next_offset"] >= page["size"]
-        return cls(page["text"], page["offset"], None if at_end else page["next_offset"], page["size"], page["running"])
-
-
 class OutputUnknown(LookupError):
     """No channel of that name is kept."""
 
     code = "cell_not_found"
-
-
-def head_of(data, limit):
-    """The first bytes of valid UTF-8, at most limit, cut on a character border."""
-    if len(data) <= limit:
-        return data
-    while limit and data[limit] & 0xC0 == 0x80:
-        limit -= 1
-    return data[:limit]
-
-
-def tail_of(data, limit):
-    """The last bytes of valid UTF-8, at most limit, cut on a character border."""
-    start = max(len(data) - limit, 0)
-    while start < len(data) and data[start] & 0xC0 == 0x80:
-        start += 1
-    return data[start:]
 
 
 class Capture:
@@ -133,7 +94,7 @@ class Capture:
     def _room(self):
         spill = self._spill
         whole = spill is not None and spill.works and spill.size in (0, self.size)
-        return max((SPILL_LIMIT if whole else HEAD + _BOUNDARY) - self.size, 0)
+        return max((SPILL_LIMIT if whole else HEAD + BOUNDARY) - self.size, 0)
 
     def drain(self):
         """Encode the waiting text, unless this thread is at it: a signal handler may print in the midst of it."""
@@ -187,18 +148,18 @@ class Capture:
             return
         at = self.size
         self.size = size = at + len(data)
-        room = HEAD + _BOUNDARY - len(self._head)
+        room = HEAD + BOUNDARY - len(self._head)
         if room > 0:
             self._head += data[:room]
-        if size > HEAD + _BOUNDARY:
+        if size > HEAD + BOUNDARY:
             if self._tail is None:
-                self._tail = self._head[-(TAIL + _BOUNDARY):]
+                self._tail = self._head[-(TAIL + BOUNDARY):]
                 data_left = data[max(room, 0):]
             else:
                 data_left = data
-            self._tail += data_left[-(TAIL + _BOUNDARY):]
+            self._tail += data_left[-(TAIL + BOUNDARY):]
             if len(self._tail) > 2 * TAIL:
-                del self._tail[:len(self._tail) - TAIL - _BOUNDARY]
+                del self._tail[:len(self._tail) - TAIL - BOUNDARY]
         if size > self._spill_at and self._spill is not None:
             self._spill.add(at, data, self._head, self.ended)
 
@@ -238,12 +199,16 @@ class Capture:
                 raise ValueError(f"offset={offset!r} is not within this output: it has {size} bytes so far")
             end = min(start + limit, size)
             data = self._bytes(start, end)
-        cut = _half_at_start(data) if start else 0
+        cut = half_at_start(data) if start else 0
         text, used = codecs.utf_8_decode(data[cut:], "replace", ended and end == size)
         if offset is None:
             start += cut
             cut = 0
         return {"offset": start, "next_offset": start + cut + used, "size": size, "running": not ended, "text": text}
+
+    def read(self, offset=None, limit=16 << 10):
+        """page() as a Page."""
+        return Page.of(self.page(offset, limit))
 
     def head(self, n=4000, lines=None):
         """The first n characters, or the first lines; both at most 65,536 and within the first 64 KiB, else ValueError."""
@@ -277,7 +242,7 @@ class Capture:
         after_line = start and data[:1] == b"\n"
         if start:
             data = data[1:]
-            data = data[_half_at_start(data):]
+            data = data[half_at_start(data):]
         text, _ = codecs.utf_8_decode(data, "replace", self.ended)
         if lines is None:
             if len(text) >= wanted or not start:
@@ -555,11 +520,3 @@ class Channels:
         with self._lock:
             kept[capture.name] = capture
         return capture
-
-
-def _half_at_start(data):
-    """How many bytes of a character whose start lies before data are at its start."""
-    n = 0
-    while n < min(len(data), _BOUNDARY) and data[n] & 0xC0 == 0x80:
-        n += 1
-    return n

@@ -10,6 +10,7 @@ sys.path[:0] = [os.path.dirname(HERE), os.path.abspath(os.path.join(HERE, "../..
 
 import soma_capture  # noqa: E402
 import soma_out  # noqa: E402
+import soma_page  # noqa: E402
 
 
 class Api:
@@ -88,7 +89,7 @@ class Read(Case):
 
     # P-131: a page is text like any other, and pickles with its place
     def test_page(self):
-        page = soma_capture.Page("text", 3, 7, 9, True)
+        page = soma_page.Page("text", 3, 7, 9, True)
         again = pickle.loads(pickle.dumps(page))
         self.assertEqual((again, vars(again)), ("text", vars(page)))
         self.assertEqual(page.upper(), "TEXT")
