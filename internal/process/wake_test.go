@@ -2,6 +2,7 @@ package process_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"soma/internal/agent/tool"
 	"soma/internal/neuron"
 	"soma/internal/process"
+	"soma/internal/process/facts"
 	"soma/internal/pykernel"
 	"soma/message"
 	"soma/wire"
@@ -320,6 +322,45 @@ steps:
 	if want := "Jobs stopped by the restart: j1 (make all). Cells ended by the restart: " + cell + " (slow())."; !strings.Contains(note, want) ||
 		!strings.Contains(note, "names of the earlier kernel are gone") {
 		t.Errorf("the next result says %s, want %s", note, want)
+	}
+}
+
+// P-044: what has happened can be seen: the delivery of an end leads to the wake that it began, and a process is found by what it was
+// asked, not by what woke it.
+func TestTraceOfAWake(t *testing.T) {
+	w := newWorld(t, map[string]string{"m": slow}, withHost(background))
+	pid := w.open("s", "m", true)
+	w.admit("s", "asked", "x")
+	cell := w.waitsForCell(pid)
+	w.backgrounded(pid, cell)
+	w.awaitState(pid, wire.Blocked, "waiting for input")
+	w.cellEnds(pid, cell, true)
+	w.await("the wake's turn", func() bool { return w.count("s", wire.TurnEnded) == 2 })
+	w.jobEnds(pid, "j1", true)
+	w.await("the wake's turn", func() bool { return w.count("s", wire.TurnEnded) == 3 })
+	f := &facts.Facts{Owner: "me", Reader: w.store}
+	for id, line := range map[string]string{cell: "cell finished (status=ok, ran 90.0s): slow()", "j1": "job finished (exit_code=0, ran 1.2s): make j1"} {
+		var e *neuron.Entry
+		w.must(w.store.Query(t.Context(), `select incoming from turn where cast(incoming as text) like ? and cast(incoming as text) like '%_ended.v1%'`,
+			[]any{"%" + id + "%"}, func(scan func(...any) error) error {
+				var b []byte
+				err := scan(&b)
+				e = &neuron.Entry{}
+				return errors.Join(err, json.Unmarshal(b, e))
+			}))
+		list, err := f.Facts(t.Context(), e)
+		w.must(err)
+		last := list[len(list)-1]
+		if last.Kind != wire.NodeInput || last.ID != id || last.What != line || last.State != "delivered" || last.Note != wire.InputWake || last.JoinedAt.IsZero() {
+			t.Errorf("facts of the end of %s: %+v", id, list)
+		}
+	}
+	found, ok, err := f.Find(t.Context(), ident.PID(pid).String())
+	if err != nil || !ok || w.one(`select count(*) from turn where delivery_id = ? and cast(incoming as text) like '%asked%'`, found.Delivery[:]) != 1 {
+		t.Errorf("the process is found by %+v, %v, %v", found, ok, err)
+	}
+	if found, ok, err = f.Find(t.Context(), "j1"); err != nil || !ok || found.Is != wire.NodeInput || found.Delivery.IsZero() {
+		t.Errorf("the wake of a job is found by %+v, %v, %v", found, ok, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"soma/internal/neuron"
 	"soma/internal/neuron/evidence"
 	"soma/internal/process"
+	"soma/internal/process/wake"
 	"soma/internal/pykernel"
 	"soma/message"
 	"soma/wire"
@@ -36,7 +37,17 @@ func (f *Facts) Facts(ctx context.Context, e *neuron.Entry) ([]evidence.Fact, er
 		if len(list) > 0 { // the cell; its kernel stands beside
 			list[0].Above, list[0].Outcome = true, ident.ID{}
 		}
-		return list, err
+		if err != nil {
+			return list, err
+		}
+		woken, err := f.woken(ctx, e, cellIn(e.Payload))
+		return append(list, woken...), err
+	case pykernel.JobEndedAlias:
+		var m pykernel.JobEnded
+		if err := read(e.Payload, &m); err != nil {
+			return nil, err
+		}
+		return f.woken(ctx, e, m.Job)
 	}
 	return nil, nil
 }
@@ -67,6 +78,33 @@ func (f *Facts) admitted(ctx context.Context, e *neuron.Entry) (list []evidence.
 			list = append(list, fact)
 			return nil
 		})
+	return list, err
+}
+
+// woken returns the wake that an end has begun; one that joined a wake which waited has none of its own.
+func (f *Facts) woken(ctx context.Context, e *neuron.Entry, id string) (list []evidence.Fact, err error) {
+	pid, err := ident.ParsePID(e.Target.Key)
+	if err != nil {
+		return nil, nil // no process, which nobody wakes
+	}
+	err = f.Reader.Query(ctx, `select i.state, i.text, i.at, i.ended_at from process p join input i on i.session = p.session and i.client_id = ?
+where p.pid = ? and i.pid = p.pid and i.mode = 'wake'`, []any{id, int64(pid)}, func(scan func(...any) error) error {
+		var state, text string
+		var at int64
+		var ended *int64
+		if err := scan(&state, &text, &at, &ended); err != nil {
+			return err
+		}
+		news, err := wake.Parse(text)
+		fact := evidence.Fact{TraceNode: wire.TraceNode{
+			Kind: wire.NodeInput, ID: id, What: firstLine(news.Line()), At: stamp(at), State: state, End: stampPtr(ended), Note: wire.InputWake,
+		}}
+		if ended != nil && state == "delivered" {
+			fact.JoinedAt = *fact.End
+		}
+		list = append(list, fact)
+		return err
+	})
 	return list, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"soma/internal/neuron"
 	"soma/internal/neuron/evidence"
 	"soma/internal/process"
+	"soma/internal/pykernel"
 	"soma/wire"
 )
 
@@ -40,7 +41,7 @@ func (f *Facts) process(ctx context.Context, text string) (p evidence.Found, ok 
 	}
 	var client *string
 	var row []byte
-	err = f.Reader.Query(ctx, `select i.client_id, i.id from process p left join input i on i.session = p.session and i.pid = p.pid
+	err = f.Reader.Query(ctx, `select i.client_id, i.id from process p left join input i on i.session = p.session and i.pid = p.pid and i.mode <> 'wake'
 where p.pid = ? order by i.id desc limit 1`, []any{int64(pid)}, func(scan func(...any) error) error { ok = true; return scan(&client, &row) })
 	if err != nil || !ok {
 		return p, false, err
@@ -89,8 +90,15 @@ func (f *Facts) admitting(ctx context.Context, row []byte, client string) (found
 func admits(e *neuron.Entry, client string) bool {
 	var m struct {
 		ClientID string `json:"client_id"`
+		Job      string `json:"job"`
 	}
-	return (e.Alias == process.AdmitAlias || e.Alias == process.ForwardAlias) && json.Unmarshal(e.Payload, &m) == nil && m.ClientID == client
+	switch e.Alias {
+	case process.AdmitAlias, process.ForwardAlias:
+		return json.Unmarshal(e.Payload, &m) == nil && m.ClientID == client
+	case pykernel.JobEndedAlias: // its wake has the job's id
+		return json.Unmarshal(e.Payload, &m) == nil && m.Job == client
+	}
+	return false
 }
 
 // cell finds the delivery that ended a cell, or the one whose turn has started it.
