@@ -43,6 +43,7 @@ type outcome struct {
 	head, tail                 string
 	size                       int64
 	took                       time.Duration
+	shown                      wire.Shown
 }
 
 func (t *transcript) cellStarted(b wire.CellEvent) {
@@ -78,7 +79,7 @@ func (t *transcript) toolResult(b wire.ToolResultEvent) {
 		if !v.done && v.result == nil && v.cell == b.Cell && v.call == b.CallID {
 			v.result = &outcome{
 				status: b.Status, fault: b.Error, note: b.Note, head: b.Output, tail: b.Tail, size: b.OutputSize,
-				took: time.Duration(b.DurationMS) * time.Millisecond,
+				took: time.Duration(b.DurationMS) * time.Millisecond, shown: b.Shown,
 			}
 			if b.Value != nil {
 				v.result.value = *b.Value
@@ -104,7 +105,7 @@ func (t *transcript) cellEnded(b wire.CellEvent) {
 func outcomeOf(b wire.CellEvent) *outcome {
 	o := &outcome{
 		status: b.Cell.Status, note: b.Cell.Note, head: b.Output, tail: b.Tail, size: b.Cell.OutputSize,
-		took: time.Duration(b.Cell.DurationMS) * time.Millisecond,
+		took: time.Duration(b.Cell.DurationMS) * time.Millisecond, shown: b.Cell.Shown,
 	}
 	if b.Cell.Value != nil {
 		o.value = *b.Cell.Value
@@ -132,7 +133,7 @@ func (t *transcript) showCalls() {
 		if v.result == nil {
 			return
 		}
-		v.showResult(t.s)
+		v.showResult(t.s, t.picture)
 		v.done = true
 	}
 }
@@ -172,7 +173,7 @@ func (v *cellView) print(s *screen, text string) {
 	}
 }
 
-func (v *cellView) showResult(s *screen) {
+func (v *cellView) showResult(s *screen, show picture) {
 	r := v.result
 	if text, ok := beyond(r.head, 0, v.taken); ok {
 		v.print(s, text)
@@ -192,11 +193,14 @@ func (v *cellView) showResult(s *screen) {
 		s.endLine()
 		s.write("", outputIndent, "= "+clip(plain.Clean(r.value))+"\n")
 	}
-	if r.note != "" {
-		s.line(ansiDim, outputIndent, plain.Clean(r.note))
+	s.showImages(show, v.cell, r.shown)
+	for _, text := range []string{r.note, r.shown.Repair} {
+		if text != "" {
+			s.line(ansiDim, outputIndent, plain.Clean(text))
+		}
 	}
 	style := ansiDim
-	if r.status != "ok" {
+	if r.status != "ok" && r.status != background {
 		style = ansiRed
 	}
 	s.line(style, "  ", fmt.Sprintf("[%s, %s]", status(r.status), seconds(r.took)))
@@ -237,8 +241,13 @@ func (r *outcome) rest(n int64, text func(string) error, gap func(int64) error) 
 	return nil
 }
 
+// background is the status of a cell that goes on after its call has ended.
+const background = "backgrounded"
+
 func status(s string) string {
 	switch s {
+	case background:
+		return "runs on in the background"
 	case "unknown":
 		return "result unknown: it may have happened, and was not repeated"
 	case "timed_out":

@@ -162,7 +162,7 @@ func (a *app) attach(ctx context.Context, s wire.Session, p *wire.Process, follo
 	}
 	ended := p != nil && p.ExitCode != nil
 	if !follow || ended {
-		show, finish := a.viewer(false)
+		show, finish := a.viewer(ctx, false)
 		err := a.until(ctx, s.ID, from, s.LastEvent, show)
 		if err := errors.Join(err, finish()); err != nil || !ended || !follow {
 			return err

@@ -74,7 +74,7 @@ func (a *app) processLog(ctx context.Context, arg string, follow bool) error {
 	if err != nil {
 		return err
 	}
-	show, finish := a.viewer(true)
+	show, finish := a.viewer(ctx, true)
 	if follow && p.ExitCode == nil {
 		e := &ending{attach: true}
 		err = a.follow(ctx, s.ID, wire.Cursor{}, func(f client.Frame) error {

@@ -310,7 +310,7 @@ func (a *app) showCell(ctx context.Context, session string, from wire.Cursor, p 
 		err = a.keep(ctx, func() (err error) { page, err = a.client.Output(ctx, p.id, offset, pageBytes); return err })
 		return page, err
 	}
-	a.endLine = p.endLine
+	a.endLine, p.picture = p.endLine, a.pictures(ctx)
 	err := a.follow(ctx, session, from, p.frame)
 	if ctx.Err() != nil {
 		a.say("detached; the cell runs on; soma py --last shows it")
@@ -336,6 +336,8 @@ type cellPrinter struct {
 	inLine bool // the last line is not ended
 	missed bool // a part of the output did not come while the cell ran
 	status string
+	// picture is how images are shown; nil: they are not.
+	picture picture
 }
 
 func (p *cellPrinter) frame(f client.Frame) error {
@@ -450,11 +452,40 @@ func (p *cellPrinter) end(r *outcome) error {
 			_, err = fmt.Fprintln(a.Err, strings.TrimRight(r.fault, "\n"))
 		}
 	}
-	if r.note != "" {
-		a.say("%s", r.note)
+	if err == nil {
+		err = p.images(r.shown)
+	}
+	for _, text := range []string{r.note, r.shown.Repair} {
+		if text != "" {
+			a.say("%s", text)
+		}
 	}
 	if r.status != "ok" && r.status != "error" {
 		a.say("the cell was not run to its end: %s", status(r.status))
 	}
 	return err
+}
+
+// images shows the images of the cell: in the output where a terminal can, else beside it.
+func (p *cellPrinter) images(shown wire.Shown) error {
+	for _, image := range shown.Images {
+		if p.picture == nil {
+			break
+		}
+		inline, line := p.picture(p.id, image)
+		if inline == "" {
+			p.app.say("%s", line)
+			continue
+		}
+		if err := p.endLine(); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(p.app.Out, inline+"\n"); err != nil {
+			return err
+		}
+	}
+	for _, text := range shown.ImageErrors {
+		p.app.say("%s", text)
+	}
+	return nil
 }

@@ -156,7 +156,7 @@ func TestCellPrinter(t *testing.T) {
 func TestSayBeginsALine(t *testing.T) {
 	var out bytes.Buffer
 	a := &app{Stdio: Stdio{Out: &out, Err: &out}, env: os.LookupEnv}
-	show, finish := a.viewer(false)
+	show, finish := a.viewer(t.Context(), false)
 	for _, f := range new(play).started(1, 1, "go").delta(1, 1, 0, "I am cut").frames {
 		if err := show(f); err != nil {
 			t.Fatal(err)
@@ -174,7 +174,7 @@ func TestLongCodeIsFolded(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		var out bytes.Buffer
 		a := &app{Stdio: Stdio{Out: &out}, env: os.LookupEnv}
-		show, _ := a.viewer(whole)
+		show, _ := a.viewer(t.Context(), whole)
 		code := strings.Repeat("x\n", 3*maxCodeLines)
 		for _, f := range new(play).event(wire.CellStarted, wire.CellEvent{Cell: wire.Cell{ID: "c", Code: code}}).frames {
 			if err := show(f); err != nil {

@@ -20,7 +20,8 @@ const maxUserLines = 12
 // nothing is missing, and text that did not become part of the conversation is marked. It is not safe for concurrent use.
 type transcript struct {
 	s       *screen
-	whole   bool // long inputs and code are not folded
+	whole   bool    // long inputs and code are not folded
+	picture picture // how images are shown; nil: they are only named
 	live    liveText
 	calls   []*cellView // of the last answer, in call order; the first open one is shown live
 	began   time.Time   // of the agent turn
@@ -118,10 +119,12 @@ func (t *transcript) stepStarted(at time.Time, b wire.StepStartedEvent) {
 		t.began = at
 	}
 	for _, m := range b.Messages {
-		switch m.Message.Role {
-		case message.User:
+		switch {
+		case m.Line != "": // a wake
+			t.note(m.Line)
+		case m.Message.Role == message.User:
 			t.said(m.Message.Text)
-		case message.Note:
+		case m.Message.Role == message.Note:
 			t.note(m.Message.Text)
 		}
 	}

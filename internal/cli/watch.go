@@ -12,7 +12,7 @@ import (
 // watch shows a process's events after a cursor until e says that it is done. Its error is the exit code; an end of ctx
 // detaches.
 func (a *app) watch(ctx context.Context, pid uint64, session string, from wire.Cursor, e *ending) error {
-	show, finish := a.viewer(false)
+	show, finish := a.viewer(ctx, false)
 	err := a.follow(ctx, session, from, func(f client.Frame) error {
 		if err := show(f); err != nil {
 			return err
@@ -65,12 +65,12 @@ func (a *app) judge(ctx context.Context, e *ending, pid uint64, f client.Frame) 
 
 // viewer returns what shows frames in the form that was asked for, and what ends the showing. With whole, long inputs and
 // code are not folded.
-func (a *app) viewer(whole bool) (show func(client.Frame) error, finish func() error) {
+func (a *app) viewer(ctx context.Context, whole bool) (show func(client.Frame) error, finish func() error) {
 	if a.asJSON {
 		return a.frameJSON, func() error { return nil }
 	}
 	t := newTranscript(a.screen())
-	t.whole = whole
+	t.whole, t.picture = whole, a.pictures(ctx)
 	if isTerminal(a.Out) {
 		p := newPulse(t)
 		a.endLine = p.endLine
