@@ -32,9 +32,12 @@ const Patience = 30 * time.Second
 type request struct{ ID string }
 
 var (
-	requestType = neuron.NewType[request]("pykerneltest.request.v1")
-	endedType   = neuron.NewType[pykernel.CellEnded](pykernel.CellEndedAlias)
-	goneType    = neuron.NewType[pykernel.Gone](pykernel.GoneAlias)
+	requestType    = neuron.NewType[request]("pykerneltest.request.v1")
+	endedType      = neuron.NewType[pykernel.CellEnded](pykernel.CellEndedAlias)
+	backgroundType = neuron.NewType[pykernel.CellBackgrounded](pykernel.CellBackgroundedAlias)
+	jobType        = neuron.NewType[pykernel.JobEnded](pykernel.JobEndedAlias)
+	seenType       = neuron.NewType[pykernel.ResultsSeen](pykernel.SeenAlias)
+	goneType       = neuron.NewType[pykernel.Gone](pykernel.GoneAlias)
 )
 
 // Home is one home with at most one running daemon's worth of parts. Its methods fail the test on error.
@@ -53,9 +56,12 @@ type Home struct {
 	log     *slog.Logger
 	mu      sync.Mutex
 	ops     map[string]func() []neuron.Op
-	ended   map[string][]pykernel.CellEnded // committed outcomes by cell
-	gone    map[string][]pykernel.Gone      // by kernel
-	output  map[string]string               // live output by cell
+	ended   map[string][]pykernel.CellEnded        // committed outcomes by cell
+	gone    map[string][]pykernel.Gone             // by kernel
+	rear    map[string][]pykernel.CellBackgrounded // by cell
+	jobs    map[string][]pykernel.JobEnded         // by job
+	read    []pykernel.ResultsSeen
+	output  map[string]string // live output by cell
 	changed chan struct{}
 	stop    context.CancelFunc
 }
@@ -72,6 +78,7 @@ func At(t testing.TB, dir string, change func(*supervise.Options)) *Home {
 	h := &Home{
 		Dir: dir, Workspace: t.TempDir(), Change: change, t: t, ops: map[string]func() []neuron.Op{},
 		ended: map[string][]pykernel.CellEnded{}, gone: map[string][]pykernel.Gone{}, output: map[string]string{},
+		rear: map[string][]pykernel.CellBackgrounded{}, jobs: map[string][]pykernel.JobEnded{},
 		changed: make(chan struct{}),
 	}
 	h.log = slog.New(slog.NewTextHandler(writer{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -128,9 +135,14 @@ func (h *Home) Start() {
 		return nil
 	})
 	neuron.Handle(kind, goneType, func(*neuron.Turn, pykernel.Gone) error { return nil })
+	neuron.Handle(kind, backgroundType, func(*neuron.Turn, pykernel.CellBackgrounded) error { return nil })
+	neuron.Handle(kind, jobType, func(*neuron.Turn, pykernel.JobEnded) error { return nil })
+	neuron.Handle(kind, seenType, func(*neuron.Turn, pykernel.ResultsSeen) error { return nil })
 	var sup *supervise.Supervisor
 	h.Engine, err = engine.New(engine.Options{
-		Store: h.Store, Kinds: []*neuron.Kind{kind}, Types: []string{requestType.Alias(), endedType.Alias(), goneType.Alias()},
+		Store: h.Store, Kinds: []*neuron.Kind{kind}, Types: []string{
+			requestType.Alias(), endedType.Alias(), goneType.Alias(), backgroundType.Alias(), jobType.Alias(), seenType.Alias(),
+		},
 		Generation: h.Store.Generation(), Log: h.log, Fatal: func(err error) { h.t.Errorf("engine: %v", err) },
 		Committed: func(group []*neuron.Record) {
 			for _, r := range group {
@@ -187,6 +199,24 @@ func (h *Home) record(r *neuron.Record) {
 			h.t.Errorf("gone: %v", err)
 		}
 		h.gone[m.Kernel] = append(h.gone[m.Kernel], m)
+	case pykernel.CellBackgroundedAlias:
+		m, err := backgroundType.Decode(h.payload(&e))
+		if err != nil {
+			h.t.Errorf("backgrounded: %v", err)
+		}
+		h.rear[m.Cell] = append(h.rear[m.Cell], m)
+	case pykernel.JobEndedAlias:
+		m, err := jobType.Decode(h.payload(&e))
+		if err != nil {
+			h.t.Errorf("job: %v", err)
+		}
+		h.jobs[m.Job] = append(h.jobs[m.Job], m)
+	case pykernel.SeenAlias:
+		m, err := seenType.Decode(h.payload(&e))
+		if err != nil {
+			h.t.Errorf("seen: %v", err)
+		}
+		h.read = append(h.read, m)
 	}
 	h.rouse()
 }
@@ -271,6 +301,21 @@ func (h *Home) Execute(kernel, code string, timeout time.Duration) (*pykernel.Ap
 	return f, cell
 }
 
+// RunBehind commits one more cell, which goes on in the background after a time.
+func (h *Home) RunBehind(owner, kernel, code string, timeout, behind time.Duration) (cell string) {
+	h.t.Helper()
+	h.must(h.Commit(owner, func() []neuron.Op {
+		cell = ident.New(time.Now()).String()
+		f, err := pykernel.NewFrame(kernel, cell, pykernel.Execute{
+			Type: pykernel.FrameExecute, Cell: cell, Code: code, TimeoutMS: timeout.Milliseconds(), Origin: pykernel.OriginModel,
+			BackgroundMS: behind.Milliseconds(),
+		}, time.Now())
+		h.must(err)
+		return []neuron.Op{f}
+	}))
+	return cell
+}
+
 // Open commits a python kernel of the neuron owner with its first cell.
 func (h *Home) Open(owner, code string) (kernel, cell string) {
 	h.t.Helper()
@@ -337,6 +382,34 @@ func (h *Home) Gone(kernel string) (m pykernel.Gone) {
 		return true
 	})
 	return m
+}
+
+// Backgrounded waits until the owner was told that a cell goes on in the background, and returns how often it was.
+func (h *Home) Backgrounded(cell string) (all []pykernel.CellBackgrounded) {
+	h.t.Helper()
+	h.Await("the background of cell "+cell, func() bool { all = slices.Clone(h.rear[cell]); return len(all) > 0 })
+	return all
+}
+
+// JobEnded waits until the owner was told of the end of a job, and returns what it was told.
+func (h *Home) JobEnded(job string) (all []pykernel.JobEnded) {
+	h.t.Helper()
+	h.Await("the end of job "+job, func() bool { all = slices.Clone(h.jobs[job]); return len(all) > 0 })
+	return all
+}
+
+// JobsEnded returns how often owners were told of the end of a job.
+func (h *Home) JobsEnded(job string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.jobs[job])
+}
+
+// Read waits until the owners were told n times what was read.
+func (h *Home) Read(n int) (all []pykernel.ResultsSeen) {
+	h.t.Helper()
+	h.Await("what was read", func() bool { all = slices.Clone(h.read); return len(all) >= n })
+	return all
 }
 
 // Shown waits until the cell's live output holds text.

@@ -1,4 +1,7 @@
 package supervise
 
-// LockHolder is lockHolder for the tests outside.
-var LockHolder = lockHolder
+// For the tests outside.
+var (
+	LockHolder = lockHolder
+	Pictures   = pictures
+)
