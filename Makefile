@@ -44,7 +44,7 @@ soak: ## random kills: make soak KILLS=200, or ENGINE=postgres DAEMONS=3 FOR=5m;
 	*) exec go run ./tests/soak -what $(WHAT) -kills $(KILLS) -for $(FOR) -engine $(ENGINE) -daemons $(DAEMONS) ;; \
 	esac
 
-interop: ## soma mcp with the official TypeScript clients of both eras (Node 20 or later)
+interop: ## soma mcp with the official TypeScript clients of both eras (Node 18 or later)
 	tests/interop/run
 
 verify: ## every row marked done in docs/spec names a test that carries it
