@@ -44,7 +44,11 @@ func (n News) With(e End) News {
 	switch {
 	case slices.ContainsFunc(n.Ends, known):
 	case len(n.Ends) < maxEnds:
-		n.Ends = append(slices.Clip(n.Ends), e)
+		n.Ends = append(slices.Clone(n.Ends), e)
+		if old := len(n.Ends) - 1 - maxNotices; old >= 0 { // only the newest are told with more than their line
+			o := &n.Ends[old]
+			o.Value, o.Note, o.Tail = "", "", ""
+		}
 	default:
 		n.More++
 	}

@@ -101,7 +101,7 @@ func TestBounds(t *testing.T) {
 			}
 		}
 		notice, line := n.Notice(), n.Line()
-		if len(notice) > 32<<10 || len(line) > 16<<10 || len(n.String()) > maxEnds*16<<10 {
+		if len(notice) > 32<<10 || len(line) > 16<<10 || len(n.String()) > 384<<10 {
 			t.Fatalf("notice %d, line %d, stored %d bytes", len(notice), len(line), len(n.String()))
 		}
 		if !utf8.ValidString(notice) || !utf8.ValidString(line) {
