@@ -105,4 +105,3 @@ func TestImagesAsFiles(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 }
-

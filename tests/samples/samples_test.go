@@ -21,6 +21,8 @@ const (
 	cells   = session + "/cells/{client}"
 	events  = session + "/events"
 	cell    = "/v1/cells/{cell}"
+	branch  = "/v1/branches/{branch}"
+	job     = branch + "/jobs/{job}"
 	process = "/v1/processes/{pid}"
 	signal  = process + "/signals/{client}"
 )
@@ -60,6 +62,7 @@ func TestRecordedSamplesAreAsDescribed(t *testing.T) { // I-20
 	r.fresh()
 	r.agent(d.workspace)
 	r.python(d.workspace)
+	r.jobs(d.workspace)
 	r.lists(d.workspace)
 	r.evidence(letters)
 	r.removals()
@@ -94,6 +97,7 @@ func (r *recorder) fresh() {
 	token := r.token
 	r.token = ""
 	r.ask("", "GET", "/healthz", "")
+	r.ask("", "GET", "/readyz", "")
 	r.ask(wire.Unauthorized, "GET", "/v1/status", "")
 	r.ask(wire.Unauthorized, "GET", events, "", "s")
 	r.token = token
@@ -241,6 +245,73 @@ func (r *recorder) python(workspace string) {
 	r.ask("", "PUT", cell+"/interrupt", "", stuck.ID) // it has ended
 	r.ask("", "GET", cell+"/output", "", stuck.ID)
 	r.ask(wire.BadRequest, "PUT", cells, `{"code":"1","timeout_ms":-1}`, "p", "four")
+}
+
+// jobs works with the jobs of a python kernel, and looks at what its cells leave behind.
+func (r *recorder) jobs(workspace string) {
+	good[wire.Session](r, "PUT", session, encode(wire.OpenSession{Kind: wire.SessionPy, Workspace: workspace}), "j")
+	in := r.follow(events, "j")
+	b := good[wire.Session](r, "GET", session, "", "j").Branch
+	r.ask("", "GET", branch+"/kernel", "", b) // there is none yet
+	r.ask("", "GET", branch+"/jobs", "", b)
+	r.ask("", "GET", branch+"/jobs/recent", "", b)
+	r.ask(wire.JobNotFound, "GET", job+"/output", "", b, "j1")
+	r.ask(wire.NotFound, "GET", branch+"/kernel", "", "none")
+	r.ask("", "PUT", branch+"/complete", `{"text":"jo","cursor":2}`, b)
+	r.ask("", "PUT", branch+"/kernel/restart", "", b)
+	views := r.follow(branch+"/kernel/events", b)
+	views.until(wire.KernelObserved, `"live_job_count":0`)
+
+	gate := filepath.Join(workspace, "gate")
+	png := `bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082")`
+	c := good[wire.Cell](r, "PUT", cells, encode(wire.RunCell{Code: `one = run("echo begun; while [ ! -e gate ]; do sleep 0.02; done; echo é")
+two = run("sleep 600")
+files.write("made.txt", "new")
+show_image(` + png + `)`}), "j", "one")
+	in.until(wire.CellEnded, `"images":[`)
+	views.until(wire.KernelObserved, `"live_job_count":2`)
+	r.ask("", "GET", cell, "", c.ID)
+	r.ask("", "GET", cell+"/images/{n}", "", c.ID, "1")
+	r.ask(wire.NotFound, "GET", cell+"/images/{n}", "", c.ID, "2")
+	if t := good[wire.CellTrace](r, "GET", cell+"/trace", "", c.ID); len(t.Changes) != 1 || t.Changes[0].Path != "made.txt" {
+		r.t.Errorf("the trace is %+v", t)
+	}
+	r.ask(wire.NotFound, "GET", cell+"/trace", "", "none")
+
+	r.ask("", "GET", "/v1/kernels", "")
+	r.ask("", "GET", branch+"/kernel", "", b)
+	running := good[wire.List[wire.RunningJob]](r, "GET", branch+"/jobs", "", b).Items
+	if len(running) != 2 {
+		r.t.Fatalf("running are %+v", running)
+	}
+	first, second := running[0].ID, running[1].ID
+	output := r.follow(job+"/output/events", b, first)
+	output.until(wire.JobOutput, "begun")
+	r.ask("", "GET", job+"/output", "", b, first, "?offset=2&limit=4")
+	r.open(gate)
+	output.until(wire.JobOutput, "é", `"running":false`)
+	if e, err := output.next(); err == nil {
+		r.t.Errorf("behind the end of the job comes %+v", e)
+	}
+	r.ask("", "GET", job+"/output", "", b, first)
+	r.ask("", "PUT", job+"/stop", "", b, second)
+	r.ask(wire.JobNotFound, "PUT", job+"/stop", "", b, second)
+	r.ask("", "GET", branch+"/jobs/recent", "", b)
+	done := good[wire.Completion](r, "PUT", branch+"/complete", `{"text":"x = tw","cursor":6}`, b)
+	if done.Start != 4 || len(done.Names) != 1 || done.Names[0] != "two" {
+		r.t.Errorf("completed to %+v", done)
+	}
+	behind := good[wire.Cell](r, "PUT", cells, encode(wire.RunCell{Code: "print('é' * 8)\nawait asyncio.sleep(600)", BackgroundMS: 1}), "j", "two")
+	in.until(wire.CellBackground, `"state":"backgrounded"`)
+	if p := good[wire.OutputPage](r, "GET", cell+"/output", "", behind.ID, "?offset=2&limit=5"); p.Text != "éé" || p.Next != 6 || p.EOF {
+		r.t.Errorf("a page of a cell that runs is %+v", p)
+	}
+	if k := good[wire.RestartedKernel](r, "PUT", branch+"/kernel/restart", "", b); k.Old == "" || len(k.Cells) != 1 {
+		r.t.Error("no kernel was restarted")
+	}
+	views.until(wire.KernelObserved, `"running_jobs":[]`)
+	r.ask("", "GET", branch+"/jobs/recent", "", b) // from the store
+	r.ask("", "GET", "/v1/kernels", "", "?all=true")
 }
 
 // lists reads what is there now, page by page.
