@@ -11,9 +11,10 @@ from contextvars import copy_context
 from time import monotonic, time
 
 import soma_output
-from soma_code import error_of, run_cell
+from soma_code import compile_cell, error_of, run_cell, run_code
 from soma_interrupt import Interrupts
-from soma_wire import CELLS_FINISHED, CELLS_LIVE, TIMEOUT_MS, encode
+from soma_results import Results
+from soma_wire import CELLS_LIVE, TIMEOUT_MS
 
 # Signals whose handlers a cell is likely to set; ours (SIGINT, SIGTERM, SIGHUP) never raise outside a cell's code.
 _HELD = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGCHLD)
@@ -25,6 +26,8 @@ MOVES = {
     RUNNING: {"end": FINISHED},
     FINISHED: {},
 }
+_REPAIR_LINES = 10  # of a failed cell, from where on it is cheaper to mend it than to send it again
+_REPAIR = "its source is kept: cells.run({!r}, ...) runs it again with replacements, so send only what changes"
 # Why a cell was interrupted -> the status it ends with.
 STATUS_OF = {"interrupt": "interrupted", "shutdown": "interrupted", "deadline": "timed_out"}
 
@@ -33,9 +36,15 @@ class Cell:
     def __init__(self, frame):
         self.id = frame["cell"]
         self.code = frame["code"]
+        self.model = frame.get("origin") == "model"
         self.timeout = frame["timeout_ms"] / 1000
+        background = frame.get("background_ms", 0)
+        self.background_at = background / 1000 if background > 0 else None  # seconds from its start
+        self.backgrounded = False
+        self.wake = True         # whether somebody is to be told of its end
+        self.calls = ()          # bindings that its code names as called
         self.state = QUEUED
-        self.capture = soma_output.Capture(self.id)
+        self.capture = None
         self.task = None
         self.reason = None       # why it is interrupted
         self.restarting = False  # its task seems lost, another is on its way
@@ -44,6 +53,13 @@ class Cell:
         self.began = None        # monotonic
         self.ended = None
         self.started_at = None   # wall clock, ms
+
+    def facts(self, **more):
+        """What code may ask of it."""
+        now = self.ended if self.state == FINISHED else monotonic()
+        return {"id": self.id, "state": self.state, "started_at": self.started_at,
+                "duration_ms": 0 if self.began is None else int((now - self.began) * 1000),
+                "source": self.code, "background": self.backgrounded, **more}
 
     def move(self, event):
         """Take the event; False when it means nothing in this state."""
@@ -57,18 +73,22 @@ class Cell:
 class Cells:
     """post(callback, argument) runs a callback on the loop, once or (after a disturbance) twice. Any thread."""
 
-    def __init__(self, loop, post, link, calls, native, place, namespace):
+    def __init__(self, loop, post, link, calls, native, place, names, channels, api):
         self.live = {}           # id -> Cell, in frame order
-        self._finished = {}      # id -> JSON bytes of its done, oldest first
+        self._results = Results()
         self._lock = threading.Lock()
         self._loop = loop
         self._post = post
         self._link = link
         self._calls = calls
         self._native = native
-        self._namespace = namespace
+        self._names = names
+        self._channels = channels
+        self._api = api
         self._pid = os.getpid()
         self._interrupts = Interrupts(place, self.live)
+        self._sources = 0             # given to run_source()
+        self._resting = False         # told as eligible, and nothing has run since
         self.on_empty = lambda: None  # called on the loop when the last live cell has ended
 
     # --- the reader thread ---
@@ -78,11 +98,12 @@ class Cells:
         with self._lock:
             if name in self.live:
                 return
-            done = self._finished.get(name)
+            done = self._results.get(name)
             if done is None:
                 refusal = self._refusal(frame)
                 if refusal is None:
                     cell = self.live[name] = Cell(frame)
+                    cell.capture = self._channels.open_cell(name)
         if done is not None:
             self._link.send_again(done, ("done", name))
         elif refusal is not None:
@@ -102,7 +123,8 @@ class Cells:
             "type": "done", "cell": name, "status": "error", "started_at": int(time() * 1000), "duration_ms": 0,
             "error": {"type": "CellRefused", "message": message, "traceback": ""},
             "output": {"head": "", "tail": "", "size": 0},
-        })
+        }, {"id": name, "state": FINISHED, "status": "error", "started_at": None, "duration_ms": 0, "source": "",
+            "background": False, "error": f"CellRefused: {message}"})
 
     def interrupt(self, name, reason="interrupt"):
         """Steps 1 and 2 of SPEC.md, section 6. Any thread but the loop's."""
@@ -121,7 +143,31 @@ class Cells:
     def names(self):
         """(ids queued or running, ids of the kept results)."""
         with self._lock:
-            return list(self.live), list(self._finished)
+            return list(self.live), self._results.names()
+
+    def facts(self, name):
+        """What code may ask of a cell, or None."""
+        with self._lock:
+            cell = self.live.get(name)
+            return self._results.facts(name) if cell is None else cell.facts()
+
+    def rest(self, rest):
+        """Look whether the process rests and tell of a change; about once a second. The reader thread."""
+        if self.live:
+            return
+        if self._resting and not (self._api.live_jobs() or self._api.held()):
+            return
+        rests = rest.look()
+        with self._lock:
+            if self.live or rests == self._resting:
+                return
+            self._resting = rests
+            self._tell_cells()
+
+    def _tell_cells(self, *frames):
+        eligible = b"true" if self._resting else b"false"
+        told = b'{"type":"cells","live":%d,"bloated":false,"eligible":%b}' % (len(self.live), eligible)
+        self._link.send_all(((told, "cells", True), *frames))
 
     # --- the watch thread ---
 
@@ -135,23 +181,51 @@ class Cells:
                 self._post(self._start, cell)
             if cell.state != RUNNING:
                 continue
+            if cell.background_at is not None and now - cell.began >= cell.background_at:
+                self._tell_background(cell, now)
             if not cell.timed_out and now - cell.began >= cell.timeout:
                 cell.timed_out = True
                 self.interrupt(cell.id, "deadline")
             elif cell.reason is not None and not cell.delivered:
                 self._interrupts.knock()
 
+    def _tell_background(self, cell, now):
+        """Say that a cell takes long; once, and never after its end."""
+        cell.background_at = None
+        output = cell.capture.preview()
+        with self._lock:
+            if cell.state != RUNNING:
+                return
+            cell.backgrounded = True
+            self._api.send("backgrounded", {"cell": cell.id, "duration_ms": int((now - cell.began) * 1000),
+                                            "output": output})
+
     def drain(self):
-        """Collect native output (for the newest running cell); the captures of all running cells."""
-        running = self._running()
-        if running:
-            self._native.drain(running[-1].capture)
-        return [c.capture for c in running]
+        """Collect native output; the captures of all running cells."""
+        captures = [c.capture for c in self._running()]
+        self._channels.drain_native(self._native, captures)
+        return captures
 
     def _running(self):
         return [c for c in list(self.live.values()) if c.state == RUNNING]
 
     # --- the loop ---
+
+    def cancel(self, name):
+        """End a live cell, wherever it waits, without a wake; False when it is not live."""
+        cell = self.live.get(name)
+        if cell is None:
+            return False
+        cell.wake = False
+        cell.reason = cell.reason or "interrupt"
+        self._post(self._cancel, cell)
+        return True
+
+    async def run_source(self, source):
+        """Run source within the cell that runs here, under its rules; the value of its final expression."""
+        self._sources += 1
+        body, last, _ = compile_cell(f"source {self._sources}", source, self._names)
+        return await run_code(body, last, self._names)
 
     def _start(self, cell):
         cell.restarting = False
@@ -184,7 +258,7 @@ class Cells:
                     step = 2
                     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
                     try:
-                        value = await run_cell(cell.id, cell.code, self._namespace)
+                        value = await run_cell(cell, self._names)
                     except BaseException as e:
                         failure = e  # inside, so that a handler that raises here is caught too
                 _signal.pthread_sigmask(_signal.SIG_BLOCK, _HELD)
@@ -201,8 +275,12 @@ class Cells:
                 status, value = self._status_of(cell, failure), None
                 error = error_of(failure)
                 del failure
+            self._native.mend()
             self.drain()
-            cell.move("end")
+            for problem in self._api.cell_ended(cell.id):
+                cell.capture.add_text(f"\n[{problem}]\n")
+            with self._lock:
+                cell.move("end")
             self._end(cell, status, value, error)
         finally:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
@@ -231,24 +309,37 @@ class Cells:
     def _end(self, cell, status, value, error):
         done = {"type": "done", "cell": cell.id, "status": status, "started_at": cell.started_at,
                 "duration_ms": int((cell.ended - cell.began) * 1000), "output": cell.capture.result()}
+        facts = cell.facts(status=status)
         if value is not None:
             done["value"] = value
+            if cell.backgrounded:
+                cell.capture.keep(f"\n[result]\n{value}\n")
         if error is not None:
             done["error"] = error
+            facts["error"] = f"{error['type']}: {error['message']}".partition("\n")[0][:1024]
+        done.update(cell.capture.attachments())
+        self._tell_more(cell, status, done)
         self._calls.cancel(cell.capture)
+        cell.capture = cell.task = None
         with self._lock:
             del self.live[cell.id]
-        self._send_done(cell.id, done)
+        self._send_done(cell.id, done, facts)
         if not self.live:
             self.on_empty()
 
-    def _send_done(self, name, done):
-        body = encode(done)
+    @staticmethod
+    def _tell_more(cell, status, done):
+        if cell.model:
+            done["calls"] = list(cell.calls)
+            if status != "ok" and cell.code.rstrip().count("\n") + 1 >= _REPAIR_LINES:
+                done["repair"] = _REPAIR.format(cell.id)
+        if cell.backgrounded:
+            done["background"] = True
+        if not cell.wake:
+            done["wake"] = False
+
+    def _send_done(self, name, done, facts):
         with self._lock:
-            self._finished[name] = body
-            while len(self._finished) > CELLS_FINISHED:
-                del self._finished[next(iter(self._finished))]
-        self._link.send_all((
-            (b'{"type":"cells","live":%d,"bloated":false,"eligible":false}' % len(self.live), "cells", True),
-            (body, ("done", name), False),
-        ))
+            body = self._results.put(name, done, facts)
+            self._resting = False
+            self._tell_cells((body, ("done", name), False))

@@ -1,12 +1,12 @@
 """The code of a cell: compiled, run, its value and its errors as text. Keeps nothing of what it ran.
 """
-import builtins
 import linecache
-import sys
 import warnings
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
 
 import soma_output
+from soma_names import LockedName, refusal
+from soma_syntax import study
 from soma_wire import MESSAGE, TRACEBACK, VALUE
 
 FILE = "<cell>"
@@ -42,13 +42,21 @@ def _remember(cell, source):
         linecache.cache.pop(old, None)
 
 
-def compile_cell(cell, source):
-    """(body, last) code objects of a cell: last is its final expression; either may be None."""
+def compile_cell(cell, source, names, model=False):
+    """(body, last, calls) of a cell: code objects, last is its final expression, either may be None; calls are the
+    bindings that a model's cell calls. SyntaxError also where it assigns a locked name."""
     name = file_name(cell)
     _remember(cell, source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = compile(source, name, "exec", PyCF_ONLY_AST | PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+        calls = []
+        if model or any(locked in source for locked in names.locked):
+            try:
+                calls = study(tree, names.locked)
+            except SyntaxError as e:
+                e.filename, e.text = name, linecache.getline(name, e.lineno)
+                raise
         last = None
         if tree.body and isinstance(tree.body[-1], Expr):
             last = Expression(tree.body.pop().value)
@@ -56,23 +64,38 @@ def compile_cell(cell, source):
         body = None
         if tree.body:
             body = compile(tree, name, "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
-    return body, last
+    return body, last, calls
 
 
-async def run_cell(cell, source, namespace):
-    """Run a cell in the namespace; the bounded repr of its final expression, or None."""
-    body, last = compile_cell(cell, source)
-    if soma_output.deferred:
-        soma_output.raise_deferred()
+async def run_code(body, last, names):
+    """Run what compile_cell() gave; the value of its final expression itself. LockedName when it got past the lock."""
+    value = None
     if body is not None:
-        running = eval(body, namespace)
+        running = eval(body, names.namespace)
         if body.co_flags & _COROUTINE:
             await running
-    if last is None:
-        return None
-    value = eval(last, namespace)
-    if last.co_flags & _COROUTINE:
-        value = await value
+        _check(names)
+    if last is not None:
+        value = eval(last, names.namespace)
+        if last.co_flags & _COROUTINE:
+            value = await value
+        _check(names)
+    return value
+
+
+def _check(names):
+    spoiled = names.put_back()
+    if spoiled is not None:
+        raise LockedName(refusal(spoiled) + "; it was put back")
+
+
+async def run_cell(cell, names):
+    """Run a cell: its id, code and model say what; its calls are set. The bounded repr of its value, or None."""
+    body, last, cell.calls = compile_cell(cell.id, cell.code, names, cell.model)
+    names.put_back()  # what a task did between the cells is not this cell's doing
+    if soma_output.deferred:
+        soma_output.raise_deferred()
+    value = await run_code(body, last, names)
     if value is None:
         return None
     text = repr(value)
@@ -155,11 +178,3 @@ def _cut_frames(part):
     frames[:] = kept
     if is_cell_file(getattr(part, "filename", None) or ""):  # a SyntaxError's own place
         part.filename = FILE
-
-
-def new_namespace():
-    """The names of the cells: the dictionary of a fresh module that is `__main__`, so that pickle finds them."""
-    module = type(sys)("__main__")
-    module.__builtins__ = builtins
-    sys.modules["__main__"] = module
-    return module.__dict__

@@ -7,9 +7,11 @@ import sys
 from collections import deque
 
 import soma_process as process
+from soma_wire import ANSWERS
 
 _NEVER_ATTACHED = 60.0   # seconds without a first attach
 _END_SECONDS = 2.0       # from the decision to end
+_CLEANUP_SECONDS = 2.0   # more, where bindings clean up
 _STARTUP_SECONDS = 5.0   # to hand over a startup error
 _FLUSH_SECONDS = 0.2
 _LOOK_SECONDS = 1.0      # between two looks at the run directory
@@ -31,10 +33,10 @@ class Executor:
         self._live_since = None
         self._leaving = None   # (exit status, deadline)
         self._inbox = deque()  # (callback, argument) for the loop
-        self.cells = self.watch = self.calls = self.link = None
+        self.cells = self.watch = self.calls = self.link = self.asks = self.api = self.rest = None
         self.ready = False
+        self._clean = False    # the bindings have cleaned up
         self._identity = {"bundle": bundle, "pid": os.getpid(), "pgid": os.getpgid(0), "leader": process.start_time(),
-                          "jobs": [], "external": 0, "awaited_external": 0, "external_jobs": [],
                           "python": ".".join(map(str, sys.version_info[:3]))}
 
     # --- the link's events, on the reader thread ---
@@ -50,10 +52,12 @@ class Executor:
             self.cells.interrupt(frame["cell"])
         elif kind == "shutdown":
             self.leave(process.ENDED)
+        elif kind in ANSWERS:
+            self.asks.take(frame)
 
     def hello_facts(self):
         live, finished = self.cells.names()
-        return {**self._identity, "ready": self.ready, "cells": live, "finished": finished}
+        return {**self._identity, **self.api.hello_facts(), "ready": self.ready, "cells": live, "finished": finished}
 
     def attached(self):
         self.calls.resend()
@@ -74,6 +78,9 @@ class Executor:
             self._native.trim()
             if self._place.gone():
                 os._exit(process.ENDED)
+            if self.ready:
+                self.cells.rest(self.rest)
+        wait = self.asks.tick()
         if self.cells.live and not self.watch.runs:
             if self._live_since is None:
                 self._live_since = now
@@ -81,7 +88,9 @@ class Executor:
                 self.watch.ensure()
             return int(_MOMENT_SECONDS * 1000)
         self._live_since = None
-        if self.link.attached() or self.cells.live:
+        if wait is not None:
+            return int(wait * 1000)
+        if self.link.attached() or self.cells.live or self.api.live_jobs():
             return int(_LOOK_SECONDS * 1000)
         grace = _NEVER_ATTACHED if self.link.grace is None else self.link.grace
         left = grace / self._scale - (now - self.link.detached_at)
@@ -113,13 +122,34 @@ class Executor:
     def leave(self, status, seconds=_END_SECONDS):
         """End the process: interrupt what runs, let atexit run, all within some seconds."""
         if self._leaving is None:
-            self._leaving = (status, self._clock() + seconds)
+            more = _CLEANUP_SECONDS if self.api.cleanups() else 0.0
+            self._leaving = (status, self._clock() + seconds + more)
             self.cells.interrupt_all("shutdown")
-            self.post(lambda _: self.stop_if_empty(), None)
+            self.post(lambda _: self._loop.create_task(self._clean_up(more)), None)
             self.link.nudge()
 
+    async def _clean_up(self, seconds):
+        """Let the bindings end what they have begun; tell what they could not."""
+        from asyncio import wait_for
+
+        errors, until = [], self._clock() + seconds
+        for handler in self.api.cleanups():
+            try:
+                waiting = handler()
+                if waiting is not None:
+                    await wait_for(waiting, max(until - self._clock(), 0))
+            except BaseException as e:
+                errors.append(f"{getattr(handler, '__module__', '?')}: {type(e).__name__}: {e}"[:1024])
+        if errors:
+            self.api.send("cleanup", {"errors": errors})
+        self._clean = True
+        self.stop_if_empty()
+
+    def _may_end(self):
+        return self._leaving is not None and self._clean and not self.cells.live
+
     def stop_if_empty(self):
-        if self._leaving is not None and not self.cells.live:
+        if self._may_end():
             self._loop.stop()
 
     def run(self):
@@ -131,7 +161,7 @@ class Executor:
                 self._loop.run_forever()
             except BaseException:
                 continue
-            if self._leaving is not None and not self.cells.live:
+            if self._may_end():
                 return
 
     def finish(self):
@@ -193,8 +223,18 @@ def _in_children_forget(link, lock):
     os.register_at_fork(after_in_child=forget)
 
 
+def _set_up(modules, api):
+    """Import each module of a binding and let it provide its names."""
+    for name in modules:
+        try:
+            __import__(name).setup(api)
+        except BaseException as e:
+            e.add_note(f"while the module {name} was set up")
+            raise
+
+
 def main(argv):
-    place, bundle = process.arguments(argv)
+    place, bundle, output, modules = process.arguments(argv)
     process.leave_the_starter()
     log = process.open_log(place)
     lock = process.hold_lock(place)
@@ -204,31 +244,50 @@ def main(argv):
 
     import asyncio
 
+    import soma_api
+    import soma_ask
+    import soma_capture
     import soma_cells
-    import soma_code
+    import soma_guard
     import soma_host
     import soma_link
+    import soma_names
     import soma_output
+    import soma_rest
+    import soma_spill
     import soma_watch
 
     loop = asyncio.new_event_loop()
     scale = _scale()
+    output = output or soma_spill.temporary()
     native = soma_output.Native(place.file("native"))
+    channels = soma_capture.Channels(output)
+    names = soma_names.Names()
     executor = Executor(place, bundle, loop, native, scale)
     link = executor.link = soma_link.Link(listener, place.id, token, scale, executor)
-    executor.calls = soma_host.install(link)
-    cells = executor.cells = soma_cells.Cells(loop, executor.post, link, executor.calls, native, place, soma_code.new_namespace())
+    calls = executor.calls = soma_host.install(link)
+    asks = executor.asks = soma_ask.Asks(loop, executor.post)
+    api = executor.api = soma_api.Api(loop, executor.post, link, calls, asks, names, channels, os.getcwd(), place.path, output)
+    cells = executor.cells = soma_cells.Cells(loop, executor.post, link, calls, native, place, names, channels, api)
+    api.bind(cells)
     cells.on_empty = executor.stop_if_empty
     watch = executor.watch = soma_watch.Watch(cells, link, executor.kick)
+    rest = executor.rest = soma_rest.Rest(loop, link, api)
     _in_children_forget(link, lock)
     link.start()
     try:
         process.notice_death(log)
         process.add_site_paths()
+        names.take_builtins()
         soma_output.install(native, watch.flush, watch.late)
+        soma_guard.install(names)
+        _set_up(modules, api)
+        rest.baseline()
     except BaseException as e:
         executor.startup_failed(e)
     executor.ready = True
     link.send(b'{"type":"ready"}')
+    if output is not None:
+        soma_spill.prune_aside(output)
     executor.run()
     executor.finish()

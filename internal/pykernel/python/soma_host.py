@@ -1,12 +1,12 @@
-"""Host calls: what bindings await from the daemon.
+"""Host calls: what bindings ask of the daemon.
 
-`await call(method, args)` sends a call frame and waits for its reply. A call is sent again after each hello until it is
-answered; it is cancelled when its cell ends. Loop thread only, except resend().
+A call is sent again after each hello until it is answered. One made by a running cell is cancelled when that cell ends;
+one made without a cell lives until it is answered. Loop thread only, except resend().
 """
 import os
 from asyncio import get_running_loop
 
-import soma_output
+from soma_output import CURRENT
 from soma_wire import MAX_UNIT, encode
 
 _MARGIN = 4096  # the envelope around a frame
@@ -25,26 +25,36 @@ class Calls:
         self._link = link
         self._prefix = os.urandom(8).hex()
         self._count = 0
-        self._open = {}  # call id -> (capture, future, body)
+        self._open = {}  # call id -> (capture of its cell or None, future, body)
 
     async def call(self, method, args):
+        """Ask, bound to the cell whose code runs here if it still runs; the reply's value or HostError."""
+        out = CURRENT.get()
+        name, future = self._ask(method, args, None if out is None or out.ended else out)
+        try:
+            return await future
+        finally:
+            self._open.pop(name, None)
+
+    def start(self, method, args):
+        """Ask, bound to no cell; the future of the reply."""
+        name, future = self._ask(method, args, None)
+        future.add_done_callback(lambda _: self._open.pop(name, None))
+        return future
+
+    def _ask(self, method, args, out):
         if type(method) is not str:
             raise TypeError("the method of a host call is a string")
-        out = soma_output.CURRENT.get()
-        if out is None or out.ended:
-            raise HostError("no_cell", "a host call needs a running cell")
         self._count += 1
         name = f"{self._prefix}-{self._count}"
-        body = encode({"type": "call", "id": name, "cell": out.cell, "method": method, "args": args})
+        cell = {} if out is None else {"cell": out.cell}
+        body = encode({"type": "call", "id": name, **cell, "method": method, "args": args})
         if len(body) > MAX_UNIT - _MARGIN:
             raise ValueError("the arguments of a host call are too large")
         future = get_running_loop().create_future()
         self._open[name] = (out, future, body)
         self._link.send(body, ("call", name))
-        try:
-            return await future
-        finally:
-            self._open.pop(name, None)
+        return name, future
 
     def answer(self, frame):
         """Give a reply to its call; one that nobody waits for is dropped."""

@@ -6,13 +6,16 @@ run/interrupt and signals the pid, when this process is too busy to read its fra
 import _signal
 import os
 import signal
+import sys
 import threading
 from asyncio.events import Handle
+from contextvars import ContextVar
 
 import soma_output
-from soma_code import is_cell_file, is_kernel_file, run_cell
+from soma_code import is_cell_file, run_cell
 from soma_output import CURRENT
 
+SUPERVISING = ContextVar("soma_supervising", default=False)  # what runs here is no cell's to interrupt
 _PERSONS = {Handle._run.__code__, run_cell.__code__}  # called from here: a person's task, or the repr of a value
 _ID_BYTES = 160
 _AGAIN = " again"  # follows the id where the cell has swallowed an interrupt and is to get one more
@@ -23,6 +26,9 @@ class Interrupts:
         self._file = place.file("interrupt")
         self._live = live  # cell id -> Cell, of those queued or running
         self._main = threading.main_thread().ident
+        self._core = {m.__file__ for n, m in list(sys.modules.items()) if n.startswith("soma_")}
+        self._core.add(__file__.rpartition("/")[0] + "/soma_executor.py")
+        self._core.discard(sys.modules["soma_guard"].__file__)  # a cell that sleeps is in there
         soma_output.raise_deferred = self._raise_deferred
         self.arm()
 
@@ -37,8 +43,8 @@ class Interrupts:
 
     def _handle(self, _number, frame):
         out = CURRENT.get()
-        if out is None:
-            return
+        if out is None or SUPERVISING.get():
+            return  # of a binding's own work the cell hears by its task
         cell = self._live.get(out.cell)
         if cell is None:
             return
@@ -49,7 +55,7 @@ class Interrupts:
             elif name != cell.id or cell.delivered:
                 return
             cell.reason = cell.reason or "interrupt"
-        if _in_kernel_code(frame):
+        if self._in_kernel_code(frame):
             soma_output.deferred.append(cell)  # raised there it would break our own state
             return
         cell.delivered = True
@@ -81,13 +87,13 @@ class Interrupts:
             pass
         return name
 
-
-def _in_kernel_code(frame):
-    while frame is not None:
-        code = frame.f_code
-        if is_cell_file(code.co_filename) or code in _PERSONS:
-            return False
-        if is_kernel_file(code.co_filename):
-            return True
-        frame = frame.f_back
-    return False
+    def _in_kernel_code(self, frame):
+        """Whether it is our own code that would be torn; a binding's is a person's in this (or it is supervising)."""
+        while frame is not None:
+            code = frame.f_code
+            if is_cell_file(code.co_filename) or code in _PERSONS:
+                return False
+            if code.co_filename in self._core:
+                return True
+            frame = frame.f_back
+        return False

@@ -42,13 +42,22 @@ def fail(status, text):
     os._exit(status)
 
 
+_USAGE = "usage: soma_kernel.py --run ABSOLUTE_DIR --bundle HEX [--output ABSOLUTE_DIR] [--modules NAME,NAME]"
+
+
 def arguments(argv):
-    """(Place, bundle digest) of `--run DIR --bundle HEX`; ends the process when they are not that."""
+    """(Place, bundle digest, output directory or None, module names); ends the process when they are something else."""
     given = dict(zip(argv[::2], argv[1::2]))
-    if len(argv) != 4 or set(given) != {"--run", "--bundle"} or not given["--run"].startswith("/"):
-        fail(USAGE, "usage: soma_kernel.py --run ABSOLUTE_DIR --bundle HEX")
+    output = given.get("--output")
+    if (len(argv) != 2 * len(given) or not {"--run", "--bundle"} <= set(given)
+            or not set(given) <= {"--run", "--bundle", "--output", "--modules"}
+            or not given["--run"].startswith("/") or not (output is None or output.startswith("/"))):
+        fail(USAGE, _USAGE)
+    modules = [name for name in given.get("--modules", "").split(",") if name]
+    if not all(name.isidentifier() for name in modules):
+        fail(USAGE, _USAGE)
     try:
-        return Place(given["--run"].rstrip("/")), given["--bundle"]
+        return Place(given["--run"].rstrip("/")), given["--bundle"], output, modules
     except OSError as e:
         fail(USAGE, f"cannot use the run directory: {e}")
 

@@ -9,14 +9,17 @@ GONE = "the images of this result are not kept any more: newer results have imag
 
 class Results:
     def __init__(self):
-        self._kept = {}  # cell id -> (JSON bytes of its done, how many of them are images), oldest first
+        self._kept = {}   # cell id -> (JSON bytes of its done, how many of them are images), oldest first
+        self._facts = {}  # cell id -> what code may ask of it
 
-    def put(self, cell, done):
-        """Keep the done (a dict) of a cell; its bytes."""
+    def put(self, cell, done, facts=None):
+        """Keep the done (a dict) of a cell and what code may ask of it; the done's bytes."""
         body = encode(done)
         self._kept[cell] = body, sum(len(i["data"]) for i in done.get("images", ()))
+        self._facts[cell] = facts
         while len(self._kept) > CELLS_FINISHED:
-            del self._kept[next(iter(self._kept))]
+            oldest = next(iter(self._kept))
+            del self._kept[oldest], self._facts[oldest]
         left = IMAGES_KEPT
         for name, (kept, images) in reversed(self._kept.items()):
             left -= images
@@ -27,6 +30,10 @@ class Results:
     def get(self, cell):
         """The bytes of a kept done, or None."""
         return self._kept.get(cell, (None,))[0]
+
+    def facts(self, cell):
+        """What code may ask of a kept cell, or None."""
+        return self._facts.get(cell)
 
     def names(self):
         """The ids, oldest first."""

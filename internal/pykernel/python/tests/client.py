@@ -149,7 +149,8 @@ class Connection:
 
 class Kernel:
     def __init__(self, workspace=None, env=None, bundle=BUNDLE, options=(), scale=None, directory=None, token=TOKEN,
-                 python=sys.executable):
+                 python=sys.executable, modules=(), output=None):
+        """A started process. bundle: a folder with the kernel's modules and those of `modules` (see bundled())."""
         self.root = tempfile.mkdtemp(prefix="pk")
         self.dir = directory or os.path.join(self.root, "k1")
         os.makedirs(self.dir, mode=0o700, exist_ok=True)
@@ -164,7 +165,9 @@ class Kernel:
             environment["SOMA_TEST_TIME_SCALE"] = str(scale)
         self.stderr = open(os.path.join(self.root, "stderr"), "w+b")
         self.process = subprocess.Popen(
-            [python, "-I", "-S", *options, os.path.join(bundle, "soma_kernel.py"), "--run", self.dir, "--bundle", "0f"],
+            [python, "-I", "-S", *options, os.path.join(bundle, "soma_kernel.py"), "--run", self.dir, "--bundle", "0f",
+             "--output", output or os.path.join(self.root, "output"),
+             *(["--modules", ",".join(modules)] if modules else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr, cwd=self.workspace, env=environment)
         if token is not None:
             self.process.stdin.write(token.encode() + b"\n")
@@ -214,12 +217,25 @@ class Kernel:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
+def bundled(directory, *modules):
+    """Fill a folder with links to the kernel's modules and to the module files of `modules`; the folder."""
+    for path in [os.path.join(BUNDLE, name) for name in os.listdir(BUNDLE) if name.endswith(".py")] + list(modules):
+        os.symlink(os.path.abspath(path), os.path.join(directory, os.path.basename(path)))
+    return directory
+
+
 class KernelCase(unittest.TestCase):
     def kernel(self, **options):
         """A started kernel, ended with the test."""
         k = Kernel(**options)
         self.addCleanup(k.end)
         return k
+
+    def bundle(self, *modules):
+        """A bundle of its own with these module files beside the kernel's, removed with the test."""
+        directory = tempfile.mkdtemp(prefix="pkb")
+        self.addCleanup(shutil.rmtree, directory)
+        return bundled(directory, *modules)
 
     def attached(self, **options):
         """(kernel, attached connection) of a fresh kernel that is ready."""

@@ -13,14 +13,14 @@ AWAITING = {
 }
 COMPUTING = {
     "loop": "while True: pass",
-    "sleep": "import time; time.sleep(3600)",
+    "sleep": "import time\nwhile True: time.sleep(0.9)",
     "lock": "import threading; l = threading.Lock(); l.acquire(); l.acquire()",
     "pipe": "import os; os.read(os.pipe()[0], 1)",
     "printing": "while True: print('x')",
     "child task": "import asyncio\nasync def spin():\n    while True: pass\nawait asyncio.create_task(spin())",
     "library": "import json\nwhile True: json.dumps(list(range(100)), indent=1)",
     "repr": "class R:\n    def __repr__(self):\n        while True: pass\nR()",
-    "subprocess": "import subprocess; subprocess.run(['sleep', '3600'])",
+    "join": "import threading; t = threading.Thread(target=threading.Event().wait, daemon=True); t.start(); t.join()",
 }
 SILENT = {  # other threads cannot run meanwhile: the interrupt frame is not even read
     "regex": "import re; re.match(r'(a+)+$', 'a' * 60 + 'b')",
@@ -159,7 +159,7 @@ class Interrupt(KernelCase):
     # P-202: a cell that catches the interrupt has the status of its own end, and can be interrupted again
     def test_caught(self):
         _, c = self.attached()
-        wait = "import time\ntry:\n    print('begun', flush=True); time.sleep(3600)\nexcept KeyboardInterrupt: "
+        wait = "import time\ntry:\n    print('begun', flush=True)\n    while True: time.sleep(0.9)\nexcept KeyboardInterrupt: "
         c.execute("c", wait + "r = 'caught'\nr")
         c.printed("c", "begun")
         c.frame("interrupt", cell="c")
@@ -221,6 +221,6 @@ class Deadline(KernelCase):
     # P-127: once; a cell that catches it goes on
     def test_caught(self):
         _, c = self.attached()
-        done = c.run("c", "import time\nhits = 0\ntry: time.sleep(3600)\nexcept KeyboardInterrupt: hits += 1\n"
+        done = c.run("c", "import time\nhits = 0\ntry:\n    while True: time.sleep(0.9)\nexcept KeyboardInterrupt: hits += 1\n"
                           "time.sleep(0.5)\nhits", 100)
         self.assertEqual((done["status"], done["value"]), ("ok", "1"))
