@@ -49,7 +49,7 @@ func TestKernelsOfAnotherNode(t *testing.T) {
 		}
 		return k.ID, cell
 	}
-	kernel, cell := insert("a", "import subprocess, time\nopen('child', 'w').write(str(subprocess.Popen(['sleep', '600'], start_new_session=True).pid))\nprint('runs', flush=True)\ntime.sleep(600)")
+	kernel, cell := insert("a", "import soma_guard; door = soma_guard.spawning(); door.__enter__()\nimport subprocess, time\nopen('child', 'w').write(str(subprocess.Popen(['sleep', '600'], start_new_session=True).pid))\nprint('runs', flush=True)\nwhile True: time.sleep(0.05)")
 	h.Shown(cell, "runs")
 	pid := h.Sup.List()[0].OSPID
 	h.Stop()

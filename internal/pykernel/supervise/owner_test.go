@@ -78,7 +78,7 @@ func TestSignalLadder(t *testing.T) {
 		return fmt.Sprintf("subprocess.Popen(['sh', '-c', %q], start_new_session=%s)\n", "echo $$ > "+file(name)+"; "+code,
 			map[bool]string{true: "True", false: "False"}[name == "apart"])
 	}
-	kernel, cell := h.Open("a", "import subprocess, os\n"+
+	kernel, cell := h.Open("a", "import subprocess, os\nimport soma_guard; door = soma_guard.spawning(); door.__enter__()\n"+
 		shell("polite", "trap 'echo x > "+file("said")+"; exit' TERM; while :; do sleep 0.1; done")+
 		shell("deaf", "trap '' TERM; while :; do sleep 0.1; done")+
 		shell("stopped", "kill -STOP $$")+

@@ -225,6 +225,7 @@ func TestKernelLeavesAChild(t *testing.T) {
 	h := pykerneltest.New(t, nil)
 	file := filepath.Join(h.Workspace, "child")
 	kernel, cell := h.Open("a", fmt.Sprintf(`import os, subprocess
+import soma_guard; door = soma_guard.spawning(); door.__enter__()
 for fd in range(3, 64):
     try:
         os.set_inheritable(fd, True)

@@ -331,6 +331,7 @@ func TestInterruptsThatAreSwallowed(t *testing.T) {
 func TestStrayProcessesEnd(t *testing.T) {
 	h := pykerneltest.New(t, nil)
 	code := `import os, subprocess
+import soma_guard; door = soma_guard.spawning(); door.__enter__()
 p = subprocess.Popen(["sleep", "600"], start_new_session=True)
 q = subprocess.Popen(["sh", "-c", "trap '' TERM; setsid sleep 600 & echo $!; wait"], start_new_session=True, stdout=subprocess.PIPE)
 r = int(q.stdout.readline())
@@ -373,7 +374,7 @@ func TestBundleIsRemoved(t *testing.T) {
 func TestEndAll(t *testing.T) {
 	h := pykerneltest.New(t, nil)
 	child := filepath.Join(h.Workspace, "child")
-	kernel, cell := h.Open("a", fmt.Sprintf("import subprocess; p = subprocess.Popen(['sleep', '600']); open(%q, 'w').write(str(p.pid)); print('on', flush=True)\n"+stubborn, child))
+	kernel, cell := h.Open("a", fmt.Sprintf("import soma_guard; door = soma_guard.spawning(); door.__enter__()\nimport subprocess; p = subprocess.Popen(['sleep', '600']); open(%q, 'w').write(str(p.pid)); print('on', flush=True)\n"+stubborn, child))
 	h.Shown(cell, "on")
 	pid := h.Sup.List()[0].OSPID
 	ctx, cancel := context.WithTimeout(t.Context(), pykerneltest.Patience)
