@@ -21,14 +21,9 @@ func (b *Branch) Act(ctx context.Context, call message.Call) (Message, error) {
 	if len(call.Arguments) == 0 {
 		call.Arguments = json.RawMessage("{}")
 	}
-	result, err := b.act(ctx, call)
 	response := Message{Role: ActionResponse, Sender: b.id.String(), Recipient: b.id.String(), Status: message.OK}
-	if err == nil {
-		if response.Result, err = json.Marshal(result); err != nil {
-			err = fmt.Errorf("the result has no JSON form: %w", err)
-		}
-	}
-	if err != nil {
+	var err error
+	if response.Result, err = b.act(ctx, call); err != nil {
 		response.Status = statusOf(err)
 		response.Result, _ = json.Marshal(map[string]string{"error": err.Error()})
 	}
@@ -67,18 +62,23 @@ func statusOf(err error) message.CallStatus {
 	return message.Error
 }
 
-func (b *Branch) act(ctx context.Context, call message.Call) (any, error) {
+// act judges and calls; the result is that of the tool as JSON.
+func (b *Branch) act(ctx context.Context, call message.Call) (json.RawMessage, error) {
 	action := Action{Branch: b.id, Tool: call.Tool, Arguments: call.Arguments, User: b.person(ctx)}
 	if !b.Observer().Authorize(ctx, action) {
 		b.AddLog("tool", call.Tool+" denied by the gate")
 		return nil, fmt.Errorf("%w by the gate", errDenied)
 	}
 	args := HookArgs{Point: hook.ToolPre, Tool: call.Tool, Arguments: call.Arguments}
-	result, err := any(nil), b.hook(ctx, args)
+	var result any
+	var encoded json.RawMessage
+	err := b.hook(ctx, args)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errDenied, err)
-	} else {
-		result, err = b.call(ctx, call)
+	} else if result, err = b.call(ctx, call); err == nil {
+		if encoded, err = json.Marshal(result); err != nil {
+			err = fmt.Errorf("the result has no JSON form: %w", err)
+		}
 	}
 	if err != nil {
 		args.Point, args.Err = hook.ToolError, err
@@ -88,7 +88,7 @@ func (b *Branch) act(ctx context.Context, call message.Call) (any, error) {
 		b.AddLog("tool", call.Tool)
 	}
 	b.hook(context.WithoutCancel(ctx), args)
-	return result, err
+	return encoded, err
 }
 
 func (b *Branch) call(ctx context.Context, call message.Call) (result any, err error) {

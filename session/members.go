@@ -123,9 +123,7 @@ func (s *Session) Remove(id ident.ID) (*Branch, error) {
 		}
 		*a = attachment{user: user, operations: NewOperations()}
 	})
-	if s.hooks != nil {
-		s.hooks.forget(b)
-	}
+	b.unroute()
 	if s.def == b {
 		s.def = nil
 		if len(s.order) > 0 {

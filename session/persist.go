@@ -54,16 +54,27 @@ func (h *HookBus) write(ctx context.Context, args HookArgs) error {
 	return write(ctx, args.Branch, *args.Message)
 }
 
-// forget ends the branch's writer.
-func (h *HookBus) forget(b *Branch) {
-	h.unwrite(b)
-	b.drop(func(c *callback) bool { return c.of == h })
-}
-
 func (h *HookBus) unwrite(b *Branch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.writers, b)
+}
+
+// unroute ends the branch's writer, on whatever bus.
+func (b *Branch) unroute() {
+	b.mu.Lock()
+	var buses []*HookBus
+	b.callbacks = slices.DeleteFunc(slices.Clone(b.callbacks), func(c *callback) bool {
+		if c.of == nil {
+			return false
+		}
+		buses = append(buses, c.of)
+		return true
+	})
+	b.mu.Unlock()
+	for _, bus := range buses {
+		bus.unwrite(b)
+	}
 }
 
 // route installs the callback of a bus in the place of another bus's. It returns the system message that is there already, and the bus before.
