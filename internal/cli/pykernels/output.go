@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -119,17 +120,38 @@ func (o *printer) last(ctx context.Context, n int64) (at int64, running bool, er
 	}
 }
 
+// A python kernel that cannot be asked is asked again, for backWait at most: it may be found again after a daemon was lost.
+const (
+	backWait = 30 * time.Second
+	backGap  = 500 * time.Millisecond
+)
+
 // follow prints what comes, through the death of daemons, until the job has ended.
 func (o *printer) follow(ctx context.Context, at int64) error {
-	err := o.p.Keep(ctx, func() (err error) {
-		at, err = o.p.Client().FollowJob(ctx, o.k.Branch, o.job, at, func(page wire.JobPage, gap *wire.JobGap) error {
-			if gap != nil {
-				return o.gap(*gap)
-			}
-			return o.print(page)
+	var err error
+	for heard := time.Now(); ; {
+		err = o.p.Keep(ctx, func() (err error) {
+			at, err = o.p.Client().FollowJob(ctx, o.k.Branch, o.job, at, func(page wire.JobPage, gap *wire.JobGap) error {
+				heard = time.Now()
+				if gap != nil {
+					return o.gap(*gap)
+				}
+				return o.print(page)
+			})
+			return err
 		})
-		return err
-	})
+		var refusal *wire.Error
+		if !errors.As(err, &refusal) || refusal.Code != wire.Unreachable || time.Since(heard) > backWait {
+			break
+		}
+		select {
+		case <-time.After(backGap):
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
 	if ctx.Err() != nil {
 		return exit.Quiet(exit.OK) // the job runs on
 	}
