@@ -100,7 +100,7 @@ func (v *View) spilled(s pykernel.Spill, offset, limit int64) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	b := make([]byte, max(min(limit, s.Size-offset), 0))
+	b := make([]byte, max(min(max(limit, utf8.UTFMax), s.Size-offset), 0)) // a character at least
 	n, err := f.ReadAt(b, offset)
 	if err != nil && err != io.EOF {
 		return "", err
