@@ -68,22 +68,27 @@ var answers = map[pykernel.FrameType][]string{
 
 // object reads an object of the given shape; name is for the error.
 func object(name string, b json.RawMessage, want fields) (map[string]json.RawMessage, error) {
-	var have map[string]json.RawMessage
-	if err := json.Unmarshal(b, &have); err != nil || have == nil {
+	have, ok := members(b)
+	if !ok {
 		return nil, malformed("%s is no object", name)
 	}
+	return have, fits(name, have, want)
+}
+
+// fits holds the members of an object against a shape.
+func fits(name string, have map[string]json.RawMessage, want fields) error {
 	for field, kind := range want {
 		kind, optional := strings.CutSuffix(kind, "?")
 		v, ok := have[field]
 		switch {
 		case kind == "json" || !ok && optional:
 		case !ok:
-			return nil, malformed("%s lacks %s", name, field)
+			return malformed("%s lacks %s", name, field)
 		case !is(kind, v):
-			return nil, malformed("%s has a %s that is no %s", name, field, kind)
+			return malformed("%s has a %s that is no %s", name, field, kind)
 		}
 	}
-	return have, nil
+	return nil
 }
 
 // is reports whether a JSON value is of the type.
@@ -104,8 +109,8 @@ func is(kind string, v json.RawMessage) bool {
 
 // items reads a list of objects of the given shape.
 func items(name string, b json.RawMessage, want fields) error {
-	var list []json.RawMessage
-	if err := json.Unmarshal(b, &list); err != nil {
+	list, ok := elements(b)
+	if !ok {
 		return malformed("%s is no list", name)
 	}
 	for _, item := range list {
@@ -116,13 +121,13 @@ func items(name string, b json.RawMessage, want fields) error {
 	return nil
 }
 
-// check holds a frame against its shape.
-func check(kind pykernel.FrameType, b json.RawMessage) error {
+// check holds the members of a frame against its shape.
+func check(kind pykernel.FrameType, have map[string]json.RawMessage) error {
 	want, ok := shapes[kind]
 	if !ok {
 		return nil
 	}
-	have, err := object(string(kind), b, want)
+	err := fits(string(kind), have, want)
 	if err != nil {
 		return err
 	}

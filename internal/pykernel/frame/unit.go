@@ -3,6 +3,7 @@ package frame
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"soma/internal/pykernel"
@@ -58,14 +59,14 @@ type Output struct {
 
 // Unit is one unit from a python kernel. Exactly one of Hello, Refused, Pong, Output, Seq and a lone Ack is set.
 type Unit struct {
-	Hello   *Hello  `json:"-"`
-	Refused *string `json:"refused"`
-	Pong    *int64  `json:"pong"`
-	Output  *Output `json:"output"`
-	Seq     *uint64 `json:"seq"`
-	Ack     *uint64 `json:"ack"`
+	Hello   *Hello
+	Refused *string
+	Pong    *int64
+	Output  *Output
+	Seq     *uint64
+	Ack     *uint64
 	// Frame is set with Seq; an unknown type leaves all but its Type empty.
-	Frame *Frame `json:"-"`
+	Frame *Frame
 }
 
 // Frame is one sequenced frame from a python kernel; the field of its type is set.
@@ -97,18 +98,21 @@ type Call struct {
 
 // Parse reads the shape of a unit that Read returned. Every error is ErrMalformed, wrapped.
 func Parse(object []byte) (Unit, error) {
-	var in struct {
-		Unit
-		Hello json.RawMessage `json:"hello"`
-		Frame json.RawMessage `json:"frame"`
+	in, ok := members(object)
+	if !ok {
+		return Unit{}, malformed("no object")
 	}
-	if err := json.Unmarshal(object, &in); err != nil {
-		return Unit{}, malformed("%v", err)
+	var u Unit
+	for name, into := range map[string]any{"refused": &u.Refused, "pong": &u.Pong, "output": &u.Output, "seq": &u.Seq, "ack": &u.Ack} {
+		if b, ok := in[name]; ok {
+			if err := json.Unmarshal(b, into); err != nil {
+				return Unit{}, malformed("%v", err)
+			}
+		}
 	}
-	u := in.Unit
 	switch {
-	case in.Hello != nil:
-		h, err := parseHello(in.Hello)
+	case in["hello"] != nil:
+		h, err := parseHello(in["hello"])
 		u.Hello = h
 		return u, err
 	case u.Refused != nil, u.Pong != nil:
@@ -120,22 +124,22 @@ func Parse(object []byte) (Unit, error) {
 		}
 		return u, nil
 	case u.Seq != nil:
-		if *u.Seq == 0 || u.Ack == nil || in.Frame == nil {
+		if *u.Seq == 0 || u.Ack == nil || in["frame"] == nil {
 			return u, malformed("a frame needs seq from 1, ack and frame")
 		}
-		f, err := parseFrame(in.Frame)
+		f, err := parseFrame(in["frame"])
 		u.Frame = f
 		return u, err
-	case u.Ack != nil && in.Frame == nil:
+	case u.Ack != nil && in["frame"] == nil:
 		return u, nil
 	}
 	return u, malformed("no known unit")
 }
 
 func parseHello(b json.RawMessage) (*Hello, error) {
-	var have map[string]json.RawMessage
-	if err := json.Unmarshal(b, &have); err != nil {
-		return nil, malformed("%v", err)
+	have, ok := members(b)
+	if !ok {
+		return nil, malformed("hello is no object")
 	}
 	for _, name := range helloFields {
 		if v, ok := have[name]; !ok || string(v) == "null" {
@@ -156,24 +160,24 @@ func parseHello(b json.RawMessage) (*Hello, error) {
 }
 
 func parseFrame(b json.RawMessage) (*Frame, error) {
-	var in struct {
-		Type *pykernel.FrameType `json:"type"`
+	have, ok := members(b)
+	if !ok {
+		return nil, malformed("a frame is no object")
 	}
-	if err := json.Unmarshal(b, &in); err != nil {
-		return nil, malformed("%v", err)
-	}
-	if in.Type == nil {
+	kind, ok := text(have["type"])
+	if !ok {
 		return nil, malformed("a frame lacks its type")
 	}
-	f := &Frame{Type: *in.Type}
-	if err := check(f.Type, b); err != nil {
+	f := &Frame{Type: pykernel.FrameType(kind)}
+	if err := check(f.Type, have); err != nil {
 		return nil, err
 	}
 	var into any
+	var output *pykernel.Output
 	switch f.Type {
 	case pykernel.FrameDone:
 		f.Done = new(pykernel.Done)
-		into = f.Done
+		into, output = f.Done, &f.Done.Output
 	case pykernel.FrameCall:
 		return f, parseCall(f, b)
 	case pykernel.FrameStartupError:
@@ -183,7 +187,7 @@ func parseFrame(b json.RawMessage) (*Frame, error) {
 		into = f.Cells
 	case pykernel.FrameBackgrounded:
 		f.Backgrounded = new(pykernel.Backgrounded)
-		into = f.Backgrounded
+		into, output = f.Backgrounded, &f.Backgrounded.Output
 	case pykernel.FrameTrace:
 		f.Trace = new(pykernel.Trace)
 		into = f.Trace
@@ -209,6 +213,12 @@ func parseFrame(b json.RawMessage) (*Frame, error) {
 		f.Answer, f.Raw = new(pykernel.Answer), b
 		into = f.Answer
 	}
+	if output != nil {
+		if err := parseOutput(have["output"], output); err != nil {
+			return nil, err
+		}
+		b = without(have, "output")
+	}
 	if err := json.Unmarshal(b, into); err != nil {
 		return nil, malformed("%v", err)
 	}
@@ -220,6 +230,37 @@ func parseFrame(b json.RawMessage) (*Frame, error) {
 		}
 	}
 	return f, nil
+}
+
+// parseOutput reads an output whose shape was checked.
+func parseOutput(b json.RawMessage, o *pykernel.Output) error {
+	have, _ := members(b)
+	if err := json.Unmarshal(without(have, "head", "tail"), o); err != nil {
+		return malformed("%v", err)
+	}
+	var okHead, okTail bool
+	o.Head, okHead = text(have["head"])
+	o.Tail, okTail = text(have["tail"])
+	if !okHead || !okTail {
+		return malformed("an output's text is broken")
+	}
+	return nil
+}
+
+// without returns the object of all members but those.
+func without(have map[string]json.RawMessage, names ...string) []byte {
+	b := []byte{'{'}
+	for name, v := range have {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if len(b) > 1 {
+			b = append(b, ',')
+		}
+		quoted, _ := json.Marshal(name) // a string is never refused
+		b = append(append(append(b, quoted...), ':'), v...)
+	}
+	return append(b, '}')
 }
 
 func parseCall(f *Frame, b json.RawMessage) error {
