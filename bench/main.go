@@ -38,6 +38,7 @@ var figures = []figure{
 	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},
 	{"takeover two_daemons", instance.Several},
 	{"kernel_cold_p50 cell_commit_p50 idle_ticks", instance.Cells},
+	{"print_10mb print_10mb_once print_10mb_child", instance.Print},
 	{"registered_start registered_bytes warm_10k_mb", instance.Registered},
 	{"turn_disk_bytes", one(scale.File)},
 	{"turn_pg_wal_bytes turn_pg_cpu turn_pg_node_cpu connection_mb beat_1000_cpu beat_1000_node_cpu sweep_row_cpu hint_cpu hint_node_cpu", scale.Shared},

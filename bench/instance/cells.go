@@ -32,7 +32,7 @@ func Cells(ctx context.Context, dir, fs string) (lines []measure.Line, err error
 	var cold []time.Duration
 	for n := range coldRuns + 1 {
 		s := fmt.Sprint("cold-", n)
-		took, err := i.cells(ctx, s, dir, 1)
+		took, _, err := i.cells(ctx, s, dir, "1+1", 1, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func Cells(ctx context.Context, dir, fs string) (lines []measure.Line, err error
 		}
 	}
 	lines = append(lines, millis("kernel_cold_p50", median(cold), coldRuns, fs))
-	warm, err := i.cells(ctx, "warm", dir, warmRuns+1)
+	warm, _, err := i.cells(ctx, "warm", dir, "1+1", warmRuns+1, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -53,11 +53,11 @@ func Cells(ctx context.Context, dir, fs string) (lines []measure.Line, err error
 	return append(lines, measure.Line{Name: "idle_ticks", Value: float64(ticks), Unit: "ticks in 20 s", N: 1, FS: fs}), err
 }
 
-// cells runs 1+1 n times in a new session, one after the other, and returns how long each took for a follower: an event
-// goes out right after its commit.
-func (i *instance) cells(ctx context.Context, session, dir string, n int) ([]time.Duration, error) {
+// cells runs code n times in a new session, one after the other, and returns how long each took for a follower (an event
+// goes out right after its commit) and the last cell. between, if set, is called after each.
+func (i *instance) cells(ctx context.Context, session, dir, code string, n int, between func() error) (all []time.Duration, last string, err error) {
 	if _, err := i.client.OpenSession(ctx, session, wire.OpenSession{Kind: wire.SessionPy, Workspace: dir, Python: python}); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -83,19 +83,25 @@ func (i *instance) cells(ctx context.Context, session, dir string, n int) ([]tim
 		lost <- err
 	}()
 	<-ready
-	var all []time.Duration
 	for c := range n {
-		if _, err := i.client.RunCell(ctx, session, fmt.Sprint("c", c), wire.RunCell{Code: "1+1"}); err != nil {
-			return nil, err
+		cell, err := i.client.RunCell(ctx, session, fmt.Sprint("c", c), wire.RunCell{Code: code})
+		if err != nil {
+			return nil, "", err
 		}
+		last = cell.ID
 		select {
 		case d := <-took:
 			all = append(all, d)
 		case err := <-lost:
-			return nil, fmt.Errorf("the stream ended: %w", err)
+			return nil, "", fmt.Errorf("the stream ended: %w", err)
+		}
+		if between != nil {
+			if err := between(); err != nil {
+				return nil, "", err
+			}
 		}
 	}
-	return all, <-lost
+	return all, last, <-lost
 }
 
 // idle counts the clock ticks of the daemon and its python kernels while nothing happens.
