@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -559,5 +561,51 @@ func TestWakeSurvivesDeath(t *testing.T) {
 		if n := strings.Count(w.told(pid), "cell finished (status=ok"); n != 1 {
 			t.Errorf("after %d commits: told %d times", left, n)
 		}
+	}
+}
+
+// P-039, P-044: with a real python kernel: a cell goes on in the background, others run beside it, its end wakes a run that
+// has nothing else to do, and what it computed is there. The daemon may be killed meanwhile.
+func TestBackgroundWithAPythonKernel(t *testing.T) {
+	w := newWorld(t, map[string]string{"m": `
+name: m
+steps:
+  - calls:
+      - python: |
+          import asyncio, os
+          print('begun')
+          while not os.path.exists('go'): await asyncio.sleep(0.01)
+          x = 41
+          print('over')
+          x + 1
+  - calls: [{python: "'beside it'"}]
+  - say: 'it goes on'
+  - calls: [{python: 'x + 2'}]
+  - say: 'end {{.Last.Value}}'
+`}, withPython, withHost(func(o *process.Options) { o.Background = 100 * time.Millisecond }))
+	pid := w.open("s", "m", false)
+	w.admit("s", "a", "x")
+	w.awaitState(pid, wire.Blocked, "background work")
+	r := bodies[wire.ToolResultEvent](w, "s", wire.ToolResult)
+	if len(r) != 2 || r[0].Status != tool.Backgrounded || r[0].Output != "begun\n" || r[1].Value == nil || *r[1].Value != "'beside it'" {
+		t.Errorf("results %+v", r)
+	}
+	if c, err := w.host.Cell(t.Context(), r[0].Cell); err != nil || c.State != "backgrounded" {
+		t.Errorf("cell %+v, %v", c, err)
+	}
+	w.kill()
+	w.must(os.WriteFile(filepath.Join(w.folder, "go"), nil, 0o600))
+	if p := w.ended(pid); *p.ExitCode != 0 {
+		t.Errorf("process %+v", p)
+	}
+	h := w.history(pid)
+	if got := h[len(h)-1].Text; got != "end 43" {
+		t.Errorf("answer %q", got)
+	}
+	if n := strings.Count(w.told(pid), "cell finished (status=ok"); n != 1 || !strings.Contains(w.told(pid), "result: 42") || !strings.Contains(w.told(pid), "begun\nover") {
+		t.Errorf("told %d times: %s", n, w.told(pid))
+	}
+	if got := w.wakes("s"); fmt.Sprint(got) != "["+r[0].Cell+" delivered]" {
+		t.Errorf("wakes %v", got)
 	}
 }

@@ -96,6 +96,9 @@ func (e End) Line() string {
 func (e End) notice() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s id: %s", e.Line(), e.Kind, e.ID)
+	if e.Kind == Job && e.Status != Lost {
+		fmt.Fprintf(&b, ", handle: jobs[%q]", e.ID)
+	}
 	if e.Note != "" {
 		fmt.Fprintf(&b, "\nnote: %s", e.Note)
 	}

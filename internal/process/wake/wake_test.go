@@ -37,7 +37,7 @@ func TestWords(t *testing.T) {
 		Output: pykernel.Output{Head: strings.Repeat("a", 2000), Tail: "the end\n", Size: 5000}}, "x")).With(job("j1", 2))
 	text := n.Notice()
 	for _, want := range []string{"not from a person", "cell id: c1\nresult: 42\nread its output of 5000 bytes with output.read(\"c1\"); the end of it:\naaa", "a" + "the end\n",
-		"job finished (exit_code=2, ran 1.2s): make j1\njob id: j1\nall of its output:\nok"} {
+		"job finished (exit_code=2, ran 1.2s): make j1\njob id: j1, handle: jobs[\"j1\"]\nall of its output:\nok"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the notice lacks %q:\n%s", want, text)
 		}
