@@ -33,7 +33,7 @@ class RoomCase(KernelCase):
         folder = self.bundle(*glob.glob(ROOM + "/soma_*.py"))
         with open(folder + "/soma_probe.py", "w", encoding="utf-8") as f:
             f.write(PROBE)
-        self.k, self.c = self.attached(bundle=folder, modules=("soma_run", "soma_probe"))
+        self.k, self.c = self.attached(bundle=folder, modules=("soma_run", "soma_probe"), env={"SOMA_KERNEL": "k7"})
         self.count = 0
         self.ok(PRELUDE)
 

@@ -199,12 +199,18 @@ class Asked(RoomCase):
 class Ending(RoomCase):
     # P-108: with the kernel all its jobs end, those too that ignore a signal and what outlived its job
     def test_shutdown(self):
-        pids = self.ok("""
+        self.ends("""
 a = run('trap "" TERM; echo up; while :; do sleep 1; done')
 b = run('sleep 600')
-c = await run('sleep 600 >/dev/null 2>&1 & echo $!')
 await until(lambda: a.size)
-a.pid, b.pid, int(c.read())""")
+a.pid, b.pid""")
+
+    # P-108: and so does what has outlived its job
+    def test_shutdown_ends_what_is_left(self):
+        self.ends("c = await run('sleep 600 >/dev/null 2>&1 & echo $!')\n(int(c.read()),)")
+
+    def ends(self, code):
+        pids = self.ok(code)
         self.c.frame("shutdown")
         self.assertEqual(self.k.wait(), 0)
         for pid in pids:

@@ -123,8 +123,13 @@ class Processes(RoomCase):
                          (-9, True))
         # the leader goes at once, a child ignores the signal and has no pipe: it is ended all the same
         self.ok("j = run('(trap \"\" TERM; exec >/dev/null 2>&1; while :; do sleep 1; done) & echo $!; wait')\nawait until(lambda: j.size)")
-        self.assertEqual(self.ok("await j.stop(grace=0.3)\nj.exit_code, await until(lambda: state_of(int(j.read())) in ('', 'Z'))"),
+        self.assertEqual(self.ok("await j.stop(grace=30)\nj.exit_code, await until(lambda: state_of(int(j.read())) in ('', 'Z'))"),
                          (-15, True))
+
+    # P-208: the gentle signal goes to the whole group
+    def test_stop_is_gentle(self):
+        self.ok("j = run('(trap \"echo bye; exit 0\" TERM; echo up; while :; do sleep 0.01; done) & wait')\nawait until(lambda: j.size)")
+        self.assertEqual(self.ok("await j.stop(grace=30)\nj.tail(lines=1), j.exit_code"), ("bye\n", -15))
 
     # P-032: at its timeout a job is stopped
     def test_timeout(self):
@@ -152,6 +157,7 @@ class Processes(RoomCase):
             self.c.frame("interrupt", cell=f"i{i}")
             self.assertEqual(self.c.done(f"i{i}")["status"], "interrupted")
         self.assertEqual(self.ok("before = j.size\nawait until(lambda: j.size > before), (await j.stop()).exit_code"), (True, -15))
+        self.assertEqual(self.ok("api.cell() is None, api.jobs.quiet(api.cell)"), (False, None))
 
     # P-125: a job starts with default signals, none blocked, with the machine's limits, the kernel's mark and no open file of it
     def test_clean_start(self):
@@ -161,11 +167,11 @@ signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGUSR1, sign
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
 hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
 resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, hard))
-os.environ['SOMA_KERNEL'] = 'k7'
-j = await run('grep -E "^Sig(Blk|Ign)" /proc/self/status; ulimit -S -d; ls /proc/self/fd | wc -w; ps -o pgid= -p $$; echo $$', timeout=60)
+j = await run('grep -E "^Sig(Blk|Ign)" /proc/self/status; ulimit -S -d; ls /proc/self/fd | wc -w; ps -o pgid= -p $$; echo $$; echo $SOMA_KERNEL', env={'SOMA_KERNEL': None})
 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
 """)
-        blocked, ignored, data, files, group, pid = self.ok("j.read()").split("\n")[:6]
+        blocked, ignored, data, files, group, pid, mark = self.ok("j.read()").split("\n")[:7]
+        self.assertEqual(mark, "k7")
         self.assertEqual((blocked, ignored), ("SigBlk:\t" + "0" * 16, "SigIgn:\t" + "0" * 16))
         self.assertEqual(data, self.ok("'unlimited' if hard == -1 else str(hard // 1024)"))
         self.assertEqual(int(files), 4)
@@ -210,6 +216,9 @@ class Streams(RoomCase):
 j = run('head -c 3000000 /dev/zero')
 k = j.pipe("while n=$(head -c 100000 | wc -c); [ $n -gt 0 ]; do t=$((t + n)); sleep 0.01; done; echo $t")
 (await k).read()"""), "3000000\n")
+        self.assertEqual(self.ok("j = run('head -c 700000 /dev/zero')\nk = j.pipe('sleep 1.5; wc -c')\n(await k).read(), j.size"), ("700000\n", 700_000))
+        self.assertTrue(self.ok("j = run('yes')\nk = j.pipe('sleep 600')\nawait until(lambda: j.size > 300_000)\nawait asyncio.sleep(0.2)\n"
+                                "j.size < 2_000_000 and j.stop() and k.stop() and True"))
         self.assertEqual(self.ok("j = run('head -c 5000000 /dev/zero')\nk = j.pipe('head -c 5')\n(await k).size, (await j).exit_code"), (5, 0))
 
     # P-125: input that nobody reads holds nothing up and leaves no descriptor
@@ -218,6 +227,9 @@ k = j.pipe("while n=$(head -c 100000 | wc -c); [ $n -gt 0 ]; do t=$((t + n)); sl
         self.assertEqual(self.ok("(await run('exec sleep 0.05', stdin=big)).exit_code"), 0)
         self.assertEqual(self.ok("(await run('exec <&-; sleep 0.05; exit 2', stdin=big)).exit_code"), 2)
         self.assertEqual(self.ok("(await run('wc -c', stdin=big)).read()"), "10000000\n")
+        self.assertEqual(self.ok("left = await run('sleep 600 <&0 >/dev/null 2>&1 & exit 4', stdin=big)\nleft.exit_code"), 4)
+        self.ok("from pathlib import Path\nPath('in').write_bytes(big)")
+        self.assertEqual(self.ok("(await run('wc -c', stdin=Path('in'))).read()"), "10000000\n")
         self.assertEqual(self.ok("len(os.listdir('/proc/self/fd')) - before"), 0)
         self.fails("run('cat', stdin=bytes(70 << 20))", "ValueError", "give its Path")
 
@@ -247,7 +259,7 @@ worst, got, rss() - before""")
         self.assertEqual(self.ok("await asyncio.gather(*js)\nlen(jobs), {j.exit_code for j in js}, all(j.read() == f'{int(j.id[1:]) - 1}\\n' for j in jobs)"),
                          (64, {0}, True))
         self.fails("gone = next(j for j in js if j.id not in jobs)\ngone.read()", "soma_capture.OutputLost", "not kept any more")
-        self.ok("js = [run('sleep 600') for _ in range(100)]")
+        self.assertEqual(self.ok("alone = api.jobs.share()\njs = [run('sleep 600') for _ in range(100)]\nalone, api.jobs.share()"), (262144, 4096))
         self.fails("run('true')", "RuntimeError", "100 jobs run already")
         self.ok("for j in js: j.stop()\nawait asyncio.gather(*js)")
         self.assertEqual(self.ok("(await run('echo again')).read(), len(os.listdir('/proc/self/fd')) < 40"), ("again\n", True))
