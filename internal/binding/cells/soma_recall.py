@@ -95,8 +95,7 @@ class Cells:
             page = channel.page(offset, limit)
         else:
             page = await self._api.call("cells.read", {"cell": id, "limit": limit, **({} if offset is None else {"offset": offset})})
-        if not page["running"]:
-            self._read(id, {**(facts or {}), "state": "finished"})
+        self._read(id, facts or {"state": "running" if page["running"] else "finished"})
         text = Text(page["text"])
         text.offset, text.next_offset, text.size, text.running = page["offset"], page["next_offset"], page["size"], page["running"]
         return text

@@ -288,7 +288,6 @@ def _in_file(found, name, lines, search, context, limit):
             found.append(Line((name, number, _cut(line))))
             if context:
                 found.around.setdefault(name, {}).update(before)
-                before.clear()
             after = context
         elif after:
             after -= 1

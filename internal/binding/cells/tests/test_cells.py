@@ -1,6 +1,7 @@
 """What cells can do with cells, in a real kernel whose daemon is this test."""
 import glob
 import os
+import re
 
 from tests.client import KernelCase
 
@@ -59,7 +60,7 @@ class Run(Case):
         self.assertIn("other_name", done["error"]["message"])
         self.assertIn("cells.run('r1', ...) edits it further", done["error"]["traceback"])
         self.assertNotIn("soma_recall", done["error"]["traceback"])
-        self.assertEqual(self.ok("r2", "await cells.run('r1', ('other_name', '5'))")["value"], "28")
+        self.assertEqual(self.ok("r2", "await cells.run('r1', ('other_name', '5'), ('+= 7', '+= 70'))")["value"], "91")
 
     def test_refusals(self):
         self.ok("a", "x = 1\ny = 1\n")
@@ -103,6 +104,7 @@ class Look(Case):
         done = self.ok("p", "p = await cells.read('a', 0)\nq = await cells.read('a', p.next_offset)\nlen(p + q), q.next_offset, q.size, q[-4:], q.running")
         self.assertEqual(done["value"], "(40005, 80005, 80005, 'end\\n', False)")
         self.assertEqual(self.ok("e", "str(await cells.read('a', -4))")["value"], "'end\\n'")
+        self.assertEqual(self.ok("f", "len(await cells.read('a', -70001, 4)), (await cells.read('p', -70000)).offset")["value"], "(2, 0)")
         self.assertEqual(self.ok("n", "(await cells.read('e')), type(await cells.read('e')).__name__")["value"], "('', 'Text')")
 
     def test_output_of_older_cells(self):
@@ -154,6 +156,16 @@ class Wakes(Case):
             self.assertEqual(self.c.done(f"r{n}")["status"], "ok")
             self.assertEqual([f["cells"] for f in self.frames("seen")][n:], [[cell]])
 
+    # P-044: what was waited for needs no retiring, nor does what a row says to run still
+    def test_reading_what_was_waited_for(self):
+        self.ok("a", "print(1)")
+        self.ok("r", "await cells.info('a'), await cells.read('a')")
+        self.start("o", "await cells.info('old')")
+        self.answer("cells.info", {"id": "old", "state": "running", "source": "", "duration_ms": 5})
+        self.c.done("o")
+        self.ok("last", "1")
+        self.assertEqual(self.frames("seen"), [])
+
     # P-044: the value of a background cell is at the end of its output
     def test_value_of_a_background_cell(self):
         self.background("b", "print('out')\nawait asyncio.sleep(0.1)\n6 * 7")
@@ -198,6 +210,29 @@ class Wakes(Case):
         self.assertEqual(self.c.done("c")["output"]["head"], "cell old has ended before: ok\n")
         self.start("n", "await cells.cancel(3)")
         self.assertIn("id of a cell is text", self.c.done("n")["error"]["message"])
+
+
+class Start(KernelCase):
+    # P-201: the modules of the bindings load nothing but themselves at the start
+    def test_imports_are_lazy(self):
+        def imported(modules):
+            k, c = self.attached(bundle=self.bundle(*glob.glob(ROOMS + "/*/soma_*.py")), modules=modules, options=("-X", "importtime"))
+            c.run("c", "1+1")
+            names = set()
+            for path in (k.stderr.name, k.dir + "/kernel.log", k.dir + "/native"):
+                with open(path, "rb") as f:
+                    names |= set(re.findall(rb"^import time:\s+\d+ \|\s+\d+ \| +(\S+)$", f.read(), re.M))
+            return {n.decode() for n in names}
+
+        modules = []
+        for path in glob.glob(ROOMS + "/*/soma_*.py"):
+            with open(path, encoding="utf-8") as f:
+                if "\ndef setup(" in f.read():
+                    modules.append(os.path.basename(path)[:-3])
+        self.assertLess(set(MODULES), set(modules))
+        more = imported(modules) - imported(())
+        self.assertLessEqual(set(modules), more)
+        self.assertEqual([n for n in more if not n.startswith("soma_")], [])
 
 
 class Names(Case):

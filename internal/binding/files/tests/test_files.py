@@ -458,6 +458,12 @@ class Trace(Case):
         self.files.write("b", "".join(f"{i}\n" for i in range(20_000)))
         self.api.end("c1")
 
+    def test_equal_lines_at_both_ends(self):
+        self.assertEqual(list(soma_trace.unified("p", b"x\n" * 20, b"x\n" * 21))[2:],
+                         ["@@ -18,3 +18,4 @@\n", " x\n", " x\n", " x\n", "+x\n"])
+        self.assertEqual(list(soma_trace.unified("p", b"x\n" * 21, b"x\n" * 20))[2:],
+                         ["@@ -18,4 +18,3 @@\n", " x\n", " x\n", " x\n", "-x\n"])
+
     def test_diffs_apply(self):
         import random
         import subprocess
