@@ -16,6 +16,7 @@ class Files:
     """Text files. Paths are relative to the working directory; lines count from 1."""
 
     def __init__(self, api):
+        self._api = api
         self._traces = api.traces = soma_trace.Traces(api)
 
     def read(self, path, start=None, end=None, *, numbers=False, encoding="utf-8"):
@@ -95,8 +96,9 @@ class Files:
         """Write data; (real path, bytes before or None). known: the bytes that are to be replaced."""
         real = os.path.realpath(path)
         before = known if known is not None else _before(real)
-        _write(path, real, data, before is not None)
-        self._traces.wrote(real, before, data)
+        with self._api.supervising():  # an interrupt must not fall between a write and what is known of it
+            _write(path, real, data, before is not None)
+            self._traces.wrote(real, before, data)
         return real, before
 
     def __repr__(self):

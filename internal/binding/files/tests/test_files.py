@@ -1,4 +1,5 @@
 """The functions of `files` on real files, and the traces that they leave."""
+import contextlib
 import os
 import stat
 import sys
@@ -30,6 +31,9 @@ class Api:
 
     def cell_facts(self, cell):
         return {"state": "finished" if cell in self.ended else "running"}
+
+    def supervising(self):
+        return contextlib.nullcontext()
 
     def on_cell_end(self, handler):
         self.enders.append(handler)

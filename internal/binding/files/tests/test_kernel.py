@@ -1,6 +1,7 @@
 """`files` in a real kernel: its traces as frames, its errors as a person reads them."""
 import glob
 import os
+import signal
 
 from tests.client import KernelCase
 
@@ -37,6 +38,27 @@ class Case(KernelCase):
     def test_failed_cells(self):
         self.assertEqual(self.c.run("a", "files.write('x', '1\\n')\n1/0")["status"], "error")
         self.assertEqual(self.traces("a")[0][0]["path"], "x")
+
+    # P-202: a long search ends at once when its cell is interrupted, and a file that is written is whole
+    def test_interrupts(self):
+        self.c.run("a", "files.write('long', 'x' * 2_000_000 + '\\n')\nfiles.write('w', 'old' * 1_000_000)")
+        self.c.execute("s", "print('go', flush=True)\nfiles.grep('(x+x+)+y', 'long')")
+        self.c.printed("s", "go")
+        self.c.frame("interrupt", cell="s")
+        with open(self.k.dir + "/interrupt", "w", encoding="utf-8") as f:
+            f.write("s")
+        os.kill(self.k.process.pid, signal.SIGINT)
+        done = self.c.done("s")
+        self.assertEqual(done["status"], "interrupted", done)
+        self.assertNotIn("soma_", done["error"]["traceback"])
+        for n in range(5):
+            self.c.execute(f"w{n}", "print('go', flush=True)\nwhile True:\n    files.write('w', 'new' * 1_000_000)")
+            self.c.printed(f"w{n}", "go")
+            self.c.frame("interrupt", cell=f"w{n}")
+            self.assertEqual(self.c.done(f"w{n}")["status"], "interrupted")
+            with open(self.k.workspace + "/w", encoding="utf-8") as f:
+                self.assertIn(f.read(), ("old" * 1_000_000, "new" * 1_000_000))
+        self.assertEqual(sorted(os.listdir(self.k.workspace)), ["long", "w"])
 
     def test_a_frame_is_bounded(self):
         done = self.c.run("a", "for i in range(300): files.write(f'f{i}', 'é' * 40_000)")
