@@ -1,6 +1,7 @@
 package sqlrecord
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -66,14 +67,21 @@ func (w *walk) parts(v reflect.Value, depth int) any {
 		}
 		return out
 	}
+	if encoded, err := json.Marshal(v.Interface()); err == nil {
+		return json.RawMessage(encoded)
+	}
 	return text(v)
 }
 
-// part is one value inside another.
+// part is one value inside another. What writes itself is tried as it is; all else is walked through, so that a cycle is not tried at
+// each of its turns.
 func (w *walk) part(v reflect.Value, depth int) any {
-	if v.CanInterface() {
-		if encoded, err := json.Marshal(v.Interface()); err == nil {
-			return json.RawMessage(encoded)
+	if v.IsValid() && v.CanInterface() {
+		switch v.Interface().(type) {
+		case json.Marshaler, encoding.TextMarshaler, []byte:
+			if encoded, err := json.Marshal(v.Interface()); err == nil {
+				return json.RawMessage(encoded)
+			}
 		}
 	}
 	return w.parts(v, depth-1)

@@ -88,12 +88,22 @@ func fieldsOf(s session.Signal) map[string]any {
 	if _, ok := s.(session.Wrapped); ok {
 		return nil
 	}
-	fields := map[string]any{}
-	encoded, ok := encodable(s).(json.RawMessage)
-	if ok && json.Unmarshal(encoded, &fields) == nil {
-		return fields
+	switch own := encodable(s).(type) {
+	case map[string]any:
+		return own
+	case json.RawMessage:
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(own, &fields) == nil {
+			out := make(map[string]any, len(fields)+1)
+			for name, value := range fields {
+				out[name] = value
+			}
+			return out
+		}
+		return map[string]any{"signal": own} // one that writes itself as something else than an object
+	default:
+		return map[string]any{"signal": own}
 	}
-	return map[string]any{"text": encodable(s)}
 }
 
 // fit makes encoded small enough.
