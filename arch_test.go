@@ -33,14 +33,14 @@ const (
 var areas = map[string]int{
 	"message": leaf, "hook": leaf, "ident": leaf, "wire": leaf,
 	"internal/feed": leaf, "internal/lifecycle": leaf, "internal/config": leaf, "internal/crash": leaf,
-	"internal/pypath": leaf, "internal/daemonlog": leaf,
+	"internal/pypath": leaf, "internal/daemonlog": leaf, "internal/plaintext": leaf,
 
 	"internal/neuron": core, "internal/agent": core, "session": core, "internal/pykernel": core, "client": core, "web": core,
 	"internal/telemetry": core,
 
 	"internal/api": service, "internal/store": service, "internal/binding": service, "internal/process": service,
 	"internal/pykernel/supervise": service, "internal/pykernel/view": service, "internal/peer": service, "internal/cron": service, "internal/flowrun": service,
-	"internal/chaos": service,
+	"internal/chaos": service, "internal/shell": service,
 
 	"internal/daemon": wiring, "internal/cli": command, "cmd": program,
 }

@@ -19,9 +19,7 @@ type kernels struct {
 	jobs     map[string]*jobText
 	told     map[int]func()
 	next     int
-	node     string
 	away     bool // it cannot be asked
-	cells    map[string]string
 	stubborn bool
 	fixed    bool // it does not end
 }

@@ -93,7 +93,6 @@ type world struct {
 	fence  neuron.Fence
 	owners *owners
 	output string // folder
-	shared bool
 }
 
 func newWorld(t *testing.T) *world {
