@@ -10,7 +10,6 @@ import sys
 import threading
 from contextvars import ContextVar
 
-from soma_capture import CellCapture as Capture
 from soma_wire import NATIVE_FILE, OUTPUT_TEXT, TAIL
 
 CURRENT = ContextVar("soma_output", default=None)  # the Capture of the cell whose code runs here
