@@ -391,6 +391,13 @@ func (h *Home) Backgrounded(cell string) (all []pykernel.CellBackgrounded) {
 	return all
 }
 
+// BackgroundedTimes returns how often the owner was told that a cell goes on in the background.
+func (h *Home) BackgroundedTimes(cell string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.rear[cell])
+}
+
 // JobEnded waits until the owner was told of the end of a job, and returns what it was told.
 func (h *Home) JobEnded(job string) (all []pykernel.JobEnded) {
 	h.t.Helper()

@@ -43,7 +43,7 @@ func kept(j pykernel.JobStart) pykernel.JobStart {
 	return j
 }
 
-// jobEnded takes the end of a job. The owner is told of one that nobody has read.
+// jobEnded takes the end of a job. The owner is told of each: it may wait for nothing else any more.
 func (k *kernel) jobEnded(seq uint64, e *pykernel.JobEnd) {
 	k.mu.Lock()
 	start, ok := k.jobs[e.Job]
@@ -71,9 +71,6 @@ func (k *kernel) endJob(ctx context.Context, seq uint64, e pykernel.JobEnd, star
 	item := pykernel.EndItem(e.Job)
 	if k.known(item, seq) {
 		return true
-	}
-	if !e.Wake {
-		return k.write(ctx, "the end of a job", row...)
 	}
 	m := pykernel.JobEnded{
 		Kernel: k.id, Job: e.Job, Cell: e.Cell, Command: e.Command, ExitCode: e.ExitCode, TimedOut: e.TimedOut, Bytes: e.Bytes,
