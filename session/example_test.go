@@ -24,6 +24,9 @@ func Example() {
 	writer, _ := s.NewBranch(session.BranchOptions{Name: "writer", System: "Write briefly."})
 
 	said := session.HandlerOf(func(_ context.Context, m session.Message, _ *session.Observer) (any, error) {
+		if m.Call != nil {
+			m.Text = m.Call.Tool
+		}
 		fmt.Printf("%s: %s\n", m.Role, m.Text)
 		return nil, nil
 	})
@@ -44,9 +47,9 @@ func Example() {
 	fmt.Println("denied:", denied[0].Data.(session.Action).Tool)
 	// Output:
 	// instruction: what is in the folder?
-	// action_request:
+	// action_request: count
 	// action_response: count is done
-	// action_request:
+	// action_request: delete
 	// action_response: {"error":"denied by the gate"}
 	// denied: delete
 }
