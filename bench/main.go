@@ -14,6 +14,7 @@ import (
 	"soma/bench/calls"
 	"soma/bench/emit"
 	"soma/bench/instance"
+	"soma/bench/library"
 	"soma/bench/measure"
 	"soma/bench/scale"
 	"soma/bench/steps"
@@ -33,6 +34,7 @@ var figures = []figure{
 	{"turns_pg", turns.Shared},
 	{"emit_10", emit.Run},
 	{"call_p50 calls_64", calls.Run},
+	{"observer_emit_10 split_10k include_1000 session_100k_events", library.Run},
 	{"agent_steps", one(steps.Run)},
 	{"binary_mb start", instance.Program},
 	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},

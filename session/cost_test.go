@@ -1,0 +1,64 @@
+package session
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"unsafe"
+)
+
+// S-20, S-26: telling ten subscribers of an event allocates nothing but the list of their results, and nothing at all where nobody wants it.
+func TestEmitAllocates(t *testing.T) {
+	type event struct{ n int }
+	o := NewObserver(ObserverOptions{History: 100})
+	o.SetGate(func(context.Context, any) (bool, error) { return true, nil })
+	for range 10 {
+		h := HandlerOf(func(context.Context, *event, *Observer) (any, error) { return nil, nil })
+		if err := o.Observe(h, Type[*event]()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, e := t.Context(), &event{}
+	for range 200 {
+		o.SafeEmit(ctx, e)
+	}
+	if n := testing.AllocsPerRun(100, func() { _, _ = o.Emit(ctx, e) }); n > 1 {
+		t.Errorf("Emit allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { o.SafeEmit(ctx, e) }); n > 0 {
+		t.Errorf("SafeEmit allocates %v times", n)
+	}
+}
+
+// S-26: the history weighs what the text of Observer says, and no more after any number of events.
+func TestHistoryWeighsWhatItSays(t *testing.T) {
+	if size := unsafe.Sizeof(record{}); size != 48 {
+		t.Errorf("a record has %d bytes", size)
+	}
+	weigh := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := weigh()
+	o := NewObserver(ObserverOptions{})
+	if err := o.Route(func(any) bool { return true }, "all"); err != nil {
+		t.Fatal(err)
+	}
+	var e struct{ n int }
+	for range 3 * DefaultHistory {
+		o.SafeEmit(t.Context(), &e)
+	}
+	weight := weigh() - before
+	if n := len(o.history.slots); n != DefaultHistory {
+		t.Errorf("there are slots for %d events", n)
+	}
+	// 48 for the record, 8 for its place in the stream, which may have room for as much again.
+	if most := uint64(DefaultHistory * (48 + 2*8)); weight > most+100_000 {
+		t.Errorf("%d events weigh %d bytes, more than %d", DefaultHistory, weight, most)
+	}
+	if n := o.Len(); n != DefaultHistory || o.Dropped() != 2*DefaultHistory {
+		t.Errorf("%d kept, %d dropped", n, o.Dropped())
+	}
+}
