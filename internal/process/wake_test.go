@@ -1,6 +1,7 @@
 package process_test
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,10 +13,14 @@ import (
 
 	"soma/ident"
 	"soma/internal/agent/tool"
+	"soma/internal/binding"
+	"soma/internal/binding/images"
+	"soma/internal/binding/run"
 	"soma/internal/neuron"
 	"soma/internal/process"
 	"soma/internal/process/facts"
 	"soma/internal/pykernel"
+	"soma/internal/pykernel/supervise"
 	"soma/message"
 	"soma/wire"
 )
@@ -561,6 +566,59 @@ func TestWakeSurvivesDeath(t *testing.T) {
 		if n := strings.Count(w.told(pid), "cell finished (status=ok"); n != 1 {
 			t.Errorf("after %d commits: told %d times", left, n)
 		}
+	}
+}
+
+// withBindings gives the python kernels the names of these bindings.
+func withBindings(list ...binding.Binding) option {
+	return func(w *world) {
+		w.python = true
+		w.kernel = func(o *supervise.Options) {
+			r, err := binding.NewRouter(list)
+			w.must(err)
+			o.Modules, o.Sources = r.Modules(), r.Sources()
+		}
+	}
+}
+
+// P-047, P-053: with real jobs: a run ends by itself when its last job has ended, whether that was read behind every cell's back or
+// is news for the model. A service is not waited for, and ends with its python kernel.
+func TestRunWaitsForItsJobs(t *testing.T) {
+	for name, c := range map[string]struct{ code, want string }{
+		"read by a task": {"j = run('sleep 0.3')\nasync def f(): await j\nt = asyncio.create_task(f())", "[]"},
+		"unread":         {"j = run('sleep 0.3; echo over')", "[j1 delivered]"},
+		"read in time":   {"j = await run('echo over')", "[]"},
+		"a service":      {"j = run('sleep 60', service=True)", "[]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _ := json.Marshal(c.code)
+			w := newWorld(t, map[string]string{"m": "name: m\nsteps:\n  - calls: [{python: " + string(code) + "}]\n  - say: a\n  - say: b\n"}, withBindings(run.Binding()))
+			pid := w.open("s", "m", false)
+			w.admit("s", "a", "x")
+			if p := w.ended(pid); *p.ExitCode != 0 || fmt.Sprint(w.wakes("s")) != c.want {
+				t.Errorf("process %+v, wakes %v, want %s\n%s", p, w.wakes("s"), c.want, w.told(pid))
+			}
+			if name == "unread" && !strings.Contains(w.told(pid), "job finished (exit_code=0") {
+				t.Errorf("told %s", w.told(pid))
+			}
+		})
+	}
+}
+
+// P-064, P-044: with a real python kernel: an image that a cell shows reaches the model with its bytes.
+func TestShowImage(t *testing.T) {
+	const pixel = "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082"
+	w := newWorld(t, map[string]string{"m": "name: m\nsteps:\n  - calls: [{python: 'show_image(bytes.fromhex(\"" + pixel + "\"))'}]\n  - say: a\n"}, withBindings(images.Binding()))
+	pid := w.open("s", "m", false)
+	w.admit("s", "a", "x")
+	w.ended(pid)
+	last := w.stage.requests()[1]
+	m := last.messages[2]
+	if len(m.Images) != 1 || m.Images[0].Media != "image/png" || m.Images[0].Size != int64(len(pixel)/2) {
+		t.Fatalf("result %+v", m)
+	}
+	if b, err := last.image(t.Context(), m.Images[0].Content); err != nil || hex.EncodeToString(b) != pixel {
+		t.Errorf("the model is shown %x, %v", b, err)
 	}
 }
 

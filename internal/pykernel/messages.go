@@ -48,7 +48,7 @@ type CellBackgrounded struct {
 	Output     Output `json:"output"` // so far, cut to PreviewBytes
 }
 
-// JobEnded tells the owner of the end of a job that nobody has read. Its delivery id is ident.Named(kernel, "job:"+job).
+// JobEnded tells the owner of the end of a job; with Wake, that nobody has read it. Its delivery id is ident.Named(kernel, "job:"+job).
 type JobEnded struct {
 	Kernel     string `json:"kernel"`
 	Job        string `json:"job"`

@@ -60,6 +60,17 @@ func (k *Keeper) count(ctx context.Context, t *target) (map[string]int64, error)
 			}
 		}
 	}
+	for _, b := range t.branches {
+		err := k.each(ctx, `select body from cell where branch = ? and body is not null`, []any{b[:]}, func(scan func(...any) error) error {
+			var body []byte
+			err := scan(&body)
+			rows["content"] += int64(imagesIn(body))
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	for _, id := range t.kernels {
 		for table, sql := range ofKernel {
 			if err := add(table, sql, id); err != nil {

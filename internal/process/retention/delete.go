@@ -3,6 +3,7 @@ package retention
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"soma/internal/crash"
 	"soma/internal/neuron"
 	"soma/internal/process"
+	"soma/internal/process/cells"
 	"soma/internal/pykernel"
 )
 
@@ -111,15 +113,15 @@ func (d *deleter) cells(ctx context.Context) error {
 			n = 0
 			var ops []neuron.Op
 			rows := 0
-			err := d.k.each(ctx, `select id, content from cell where branch = ? order by started_at, id limit 128`, []any{b[:]},
+			err := d.k.each(ctx, `select id, content, body from cell where branch = ? order by started_at, id limit 128`, []any{b[:]},
 				func(scan func(...any) error) error {
 					var id string
-					var content []byte
-					if err := scan(&id, &content); err != nil {
+					var content, body []byte
+					if err := scan(&id, &content, &body); err != nil {
 						return err
 					}
 					n++
-					rows++
+					rows += 1 + imagesIn(body)
 					ops = append(ops, do(dropCell, id))
 					if content != nil {
 						rows++
@@ -146,6 +148,18 @@ func (d *deleter) cells(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// imagesIn is how many images the stored outcome of a cell names.
+func imagesIn(body []byte) int {
+	if !bytes.Contains(body, []byte(`"images":[`)) {
+		return 0
+	}
+	var b cells.Body
+	if err := json.Unmarshal(body, &b); err != nil {
+		return 0 // no outcome of ours
+	}
+	return len(b.Images)
 }
 
 // imagesOf are the ids of the images that a cell can have shown.

@@ -2,15 +2,19 @@ package retention_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"soma/ident"
+	"soma/internal/process/cells"
+	"soma/internal/pykernel"
 	"soma/wire"
 )
 
@@ -42,6 +46,25 @@ func (w *world) stored(session string) map[string]int64 {
 	return nil
 }
 
+// beside gives the first cell of a session an image and a trace, and its python kernel jobs.
+func (w *world) beside(session string) {
+	w.t.Helper()
+	var id, kernel string
+	w.must(w.store.Query(w.t.Context(), `select id, kernel from cell where session = ? order by id limit 1`, []any{session},
+		func(scan func(...any) error) error { return scan(&id, &kernel) }))
+	cell, err := ident.Parse(id)
+	w.must(err)
+	body, err := json.Marshal(cells.Body{Images: []pykernel.Image{{Media: "image/png", Content: pykernel.ImageID(cell, 0)}}})
+	w.must(err)
+	w.rows = append(w.rows, &pykernel.KeepImage{ID: pykernel.ImageID(cell, 0), Bytes: []byte("png")},
+		&pykernel.InsertTrace{Cell: id, Session: session, Kernel: kernel, Body: []byte("[]"), At: time.Now()})
+	w.later(`update cell set body = ? where id = ?`, body, id)
+	for i := range 300 {
+		w.rows = append(w.rows, &pykernel.EndJob{Kernel: kernel, Session: session, Job: pykernel.JobEnd{Job: strconv.Itoa(i), EndedAt: 1}})
+	}
+	w.now()
+}
+
 // S-62: a removed session leaves nothing but the sums of what it cost; all other sessions have the same rows as before, and totals of
 // cost and tokens are the same. Its id is never used again, now or after a restart: an old input is told that it has gone.
 func TestRemove(t *testing.T) {
@@ -51,10 +74,13 @@ func TestRemove(t *testing.T) {
 		w.run("b", "work", "i1")
 		w.run("b2", "long", "i1")
 		w.py("p", `print("y" * 100000)`, `1 + 1`)
+		for _, session := range []string{"a", "b"} {
+			w.beside(session)
+		}
 		pid := w.one(`select min(pid) from process where session = 'a'`)
 		spent, spends := w.spent(), w.one(`select count(*) from ledger`)
 		b, b2, p := w.rowsOf("b"), w.rowsOf("b2"), w.rowsOf("p")
-		for table, least := range map[string]int64{"tool_call": 4, "cell": 4, "content": 4, "message": 12, "ledger": 7} {
+		for table, least := range map[string]int64{"tool_call": 4, "cell": 4, "content": 4, "message": 12, "ledger": 7, "job": 600, "cell_trace": 2} {
 			if n := w.counts()[table]; n < least {
 				t.Errorf("%d rows in %s: there is too little to remove", n, table)
 			}

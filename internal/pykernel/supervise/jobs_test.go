@@ -90,8 +90,8 @@ and session = 's-a' and length(command) = 4096`, kernel, o.Jobs[0].PID) == 1
 	h.Outcome(h.Run("a", kernel, "probe.end('j0', wake=False)\nprobe.api.report_jobs('r', [])", time.Minute))
 	live(h, kernel, 0)
 	h.Until("the end of the service", func() bool { return h.Count(`select count(*) from job where id = 'j0' and state = 'exited'`) == 1 })
-	if h.JobsEnded("j0") != 0 {
-		t.Error("the end of a job that was read is told")
+	if m := h.JobEnded("j0"); len(m) != 1 || m[0].Wake {
+		t.Errorf("told of a job that was read: %+v", m)
 	}
 }
 
