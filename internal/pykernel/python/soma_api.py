@@ -2,10 +2,10 @@
 
 One Api belongs to one kernel. All methods are for the loop's thread unless they say otherwise.
 """
-import threading
 from contextlib import contextmanager
 
 from soma_ask import AskError
+from soma_board import Board
 from soma_guard import spawning
 from soma_interrupt import SUPERVISING
 from soma_output import CURRENT
@@ -39,19 +39,13 @@ class Api:
         self._asks = asks
         self._names = names
         self._cells = None
-        self._lock = threading.Lock()
-        self._jobs = {}            # id -> job_start frame of those that live
-        self._external = {}        # plugin -> items of report_jobs
+        self._board = Board(asks)
         self._seen = set()
-        self._lists, self._reads, self._stops = [], [], []
-        self._cell_jobs, self._cell_ends, self._cleanups, self._holds = [], [], [], []
+        self._cell_ends, self._cleanups, self._holds = [], [], []
         self._states = {}          # name -> (save, load)
         asks.bind(self.send)
-        asks.on("cell_read", self._cell_read, anywhere=True)
+        asks.on("cell_read", channels.answer_cell_read, anywhere=True)
         asks.on("complete", self._complete, anywhere=True)
-        asks.on("job_list", self._job_list, view=True)
-        asks.on("job_read", self._job_read, view=True)
-        asks.on("job_stop", self._job_stop)
 
     def bind(self, cells):
         """Tell the Api of the cells (soma_cells); once, by the executor."""
@@ -105,12 +99,9 @@ class Api:
                 fields["tail"] = _tail(fields["tail"])
         frame = {"type": kind, **fields}
         body = encode(frame)
-        with self._lock:
-            if kind == "job_start":
-                self._jobs[fields["job"]] = frame
-            elif kind == "job":
-                self._jobs.pop(fields["job"], None)
-            self._link.send(body, key, coalesces)
+        if kind in ("job_start", "job"):
+            self._board.note(frame)
+        self._link.send(body, key, coalesces)
 
     async def call(self, method, args=None):
         """Ask the daemon; the reply's value, HostError when it says no. Ends with the cell that runs here, if one does."""
@@ -134,59 +125,32 @@ class Api:
     def on_job_view(self, list_handler, read_handler):
         """list_handler() -> rows, newest first. read_handler(job, offset, limit) -> page, or None when it is not its own.
         Both only look; while a cell holds the loop they run on another thread."""
-        self._lists.append(list_handler)
-        self._reads.append(read_handler)
+        self._board.lists.append(list_handler)
+        self._board.reads.append(read_handler)
 
     def on_job_stop(self, handler):
         """handler(job) -> None when it is not its own, else an awaitable that ends when the job has."""
-        self._stops.append(handler)
+        self._board.stops.append(handler)
 
     def on_cell_jobs(self, handler):
         """handler(cell) -> [{id, command, service}] of what that cell has started and that still runs."""
-        self._cell_jobs.append(handler)
+        self._board.of_cells.append(handler)
 
     def cell_jobs(self, cell):
         """What all plugins say of a cell's running jobs."""
-        return [job for handler in self._cell_jobs for job in handler(cell)]
+        return self._board.of_cell(cell)
 
     def report_jobs(self, plugin, items):
         """Tell of a plugin's jobs that are no OS processes here: all that run, [{id, command, service, started}]."""
-        self._external[plugin] = [{**i, "command": i["command"][:COMMAND]} for i in items]
-        facts = self._external_facts()
-        self.send("jobs", {"live": facts[0], "awaited": facts[1], "items": facts[2]})
-
-    def _external_facts(self):
-        items = [i for items in list(self._external.values()) for i in items]
-        return len(items), sum(not i["service"] for i in items), items
+        self.send("jobs", self._board.report(plugin, items))
 
     def live_jobs(self):
         """How many jobs run, of this machine and of others. Any thread."""
-        return len(self._jobs) + self._external_facts()[0]
+        return self._board.live()
 
     def hello_facts(self):
         """The fields of the hello that tell of jobs. Any thread."""
-        with self._lock:
-            jobs = list(self._jobs.values())
-        live, awaited, items = self._external_facts()
-        return {"jobs": jobs, "external": live, "awaited_external": awaited, "external_jobs": items}
-
-    def _job_list(self, _frame):
-        return {"jobs": [row for handler in self._lists for row in handler()]}
-
-    def _job_read(self, frame):
-        for handler in self._reads:
-            page = handler(frame["job"], frame.get("offset"), frame["limit"])
-            if page is not None:
-                return {"page": page}
-        raise AskError("job_not_found", f"no job {frame['job']} is known here")
-
-    async def _job_stop(self, frame):
-        for handler in self._stops:
-            stopping = handler(frame["job"])
-            if stopping is not None:
-                await stopping
-                return {}
-        raise AskError("job_not_found", f"no job {frame['job']} is known here")
+        return self._board.hello_facts()
 
     # --- cells ---
 
@@ -218,7 +182,7 @@ class Api:
         if cell is not None:
             facts = self._cells.facts(cell)
             fresh += [("cells", cell)] if facts is None or facts["state"] == "finished" else []
-        if job is not None and job not in self._jobs:
+        if job is not None and not self._board.lives(job):
             fresh.append(("jobs", job))
         fresh = [f for f in fresh if f not in self._seen]
         if not fresh:
@@ -227,12 +191,6 @@ class Api:
             self._seen.clear()
         self._seen.update(fresh)
         self.send("seen", {kind: [n for k, n in fresh if k == kind] for kind in ("cells", "jobs")})
-
-    def _cell_read(self, frame):
-        channel = self.channels.cell(frame["cell"])
-        if channel is None:
-            raise AskError("cell_not_found", f"no output of a cell {frame['cell']} is kept here")
-        return {"page": channel.page(frame.get("offset"), frame["limit"])}
 
     def _complete(self, frame):
         from soma_complete import complete

@@ -1,6 +1,6 @@
 """Cells: admitted in frame order, run on the loop, ended once, their newest results kept.
 
-A cell is queued, then running, then finished. Admission and interrupts come from the reader thread, so that they work
+Admission and interrupts come from the reader thread, so that they work
 while the loop is held by a cell; the rest happens on the loop.
 """
 import _signal
@@ -11,6 +11,7 @@ from contextvars import copy_context
 from time import monotonic, time
 
 import soma_output
+from soma_cell import FINISHED, QUEUED, RUNNING, Cell
 from soma_code import compile_cell, error_of, run_cell, run_code
 from soma_interrupt import Interrupts
 from soma_results import Results
@@ -19,55 +20,8 @@ from soma_wire import CELLS_LIVE, TIMEOUT_MS
 # Signals whose handlers a cell is likely to set; ours (SIGINT, SIGTERM, SIGHUP) never raise outside a cell's code.
 _HELD = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF, _signal.SIGUSR1, _signal.SIGUSR2, _signal.SIGCHLD)
 
-QUEUED, RUNNING, FINISHED = "queued", "running", "finished"
-# state -> event -> next state; what is not here is dropped.
-MOVES = {
-    QUEUED: {"start": RUNNING, "cancel": FINISHED},
-    RUNNING: {"end": FINISHED},
-    FINISHED: {},
-}
-_REPAIR_LINES = 10  # of a failed cell, from where on it is cheaper to mend it than to send it again
-_REPAIR = "its source is kept: cells.run({!r}, ...) runs it again with replacements, so send only what changes"
 # Why a cell was interrupted -> the status it ends with.
 STATUS_OF = {"interrupt": "interrupted", "shutdown": "interrupted", "deadline": "timed_out"}
-
-
-class Cell:
-    def __init__(self, frame):
-        self.id = frame["cell"]
-        self.code = frame["code"]
-        self.model = frame.get("origin") == "model"
-        self.timeout = frame["timeout_ms"] / 1000
-        background = frame.get("background_ms", 0)
-        self.background_at = background / 1000 if background > 0 else None  # seconds from its start
-        self.backgrounded = False
-        self.wake = True         # whether somebody is to be told of its end
-        self.calls = ()          # bindings that its code names as called
-        self.state = QUEUED
-        self.capture = None
-        self.task = None
-        self.reason = None       # why it is interrupted
-        self.restarting = False  # its task seems lost, another is on its way
-        self.timed_out = False   # the deadline's interrupt was sent
-        self.delivered = False   # the interrupt has reached its code
-        self.began = None        # monotonic
-        self.ended = None
-        self.started_at = None   # wall clock, ms
-
-    def facts(self, **more):
-        """What code may ask of it."""
-        now = self.ended if self.state == FINISHED else monotonic()
-        return {"id": self.id, "state": self.state, "started_at": self.started_at,
-                "duration_ms": 0 if self.began is None else int((now - self.began) * 1000),
-                "source": self.code, "background": self.backgrounded, **more}
-
-    def move(self, event):
-        """Take the event; False when it means nothing in this state."""
-        state = MOVES[self.state].get(event)
-        if state is None:
-            return False
-        self.state = state
-        return True
 
 
 class Cells:
@@ -127,14 +81,15 @@ class Cells:
             "background": False, "error": f"CellRefused: {message}"})
 
     def interrupt(self, name, reason="interrupt"):
-        """Steps 1 and 2 of SPEC.md, section 6. Any thread but the loop's."""
+        """Steps 1 and 2 of SPEC.md, section 6; False when the cell is left alone. Any thread but the loop's."""
         cell = self.live.get(name)
-        if cell is None:
-            return
+        if cell is None or cell.cleans_up():
+            return False
         cell.reason = reason
         cell.delivered = False
         self._post(self._cancel, cell)
         self._interrupts.knock()
+        return True
 
     def interrupt_all(self, reason):
         for name in list(self.live):
@@ -184,8 +139,7 @@ class Cells:
             if cell.background_at is not None and now - cell.began >= cell.background_at:
                 self._tell_background(cell, now)
             if not cell.timed_out and now - cell.began >= cell.timeout:
-                cell.timed_out = True
-                self.interrupt(cell.id, "deadline")
+                cell.timed_out = self.interrupt(cell.id, "deadline")
             elif cell.reason is not None and not cell.delivered:
                 self._interrupts.knock()
 
@@ -238,6 +192,7 @@ class Cells:
     def _cancel(self, cell):
         if cell.state == RUNNING and not cell.delivered:
             cell.delivered = True
+            cell.cancelled_at = monotonic()
             cell.task.cancel()
 
     async def _run(self, cell):
@@ -317,8 +272,7 @@ class Cells:
         if error is not None:
             done["error"] = error
             facts["error"] = f"{error['type']}: {error['message']}".partition("\n")[0][:1024]
-        done.update(cell.capture.attachments())
-        self._tell_more(cell, status, done)
+        done.update(cell.capture.attachments(), **cell.told(status))
         self._calls.cancel(cell.capture)
         cell.capture = cell.task = None
         with self._lock:
@@ -326,17 +280,6 @@ class Cells:
         self._send_done(cell.id, done, facts)
         if not self.live:
             self.on_empty()
-
-    @staticmethod
-    def _tell_more(cell, status, done):
-        if cell.model:
-            done["calls"] = list(cell.calls)
-            if status != "ok" and cell.code.rstrip().count("\n") + 1 >= _REPAIR_LINES:
-                done["repair"] = _REPAIR.format(cell.id)
-        if cell.backgrounded:
-            done["background"] = True
-        if not cell.wake:
-            done["wake"] = False
 
     def _send_done(self, name, done, facts):
         with self._lock:

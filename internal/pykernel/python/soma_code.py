@@ -137,6 +137,8 @@ def error_of(failure):
         message = str(failure)
     except BaseException as e:
         message = f"<str() of the exception raised {type(e).__name__}>"
+    if isinstance(failure, SyntaxError) and is_cell_file(failure.filename or ""):
+        message = message.replace(failure.filename, FILE)
     return {"type": bounded(name, 1024), "message": bounded(message, MESSAGE), "traceback": traceback_of(failure)}
 
 

@@ -72,7 +72,7 @@ def install(names):
             real(seconds)
 
         time_sleep.__name__ = time_sleep.__qualname__ = "sleep"
-        time_sleep.__doc__, time_sleep.__wrapped__ = real.__doc__, real
+        time_sleep.__module__, time_sleep.__doc__, time_sleep.__wrapped__ = "time", real.__doc__, real
         time.sleep = time_sleep
 
 

@@ -237,6 +237,15 @@ class KernelCase(unittest.TestCase):
         self.addCleanup(shutil.rmtree, directory)
         return bundled(directory, *modules)
 
+    def module(self, name, text):
+        """The path of a module file with that text, for bundle()."""
+        directory = tempfile.mkdtemp(prefix="pkm")
+        self.addCleanup(shutil.rmtree, directory)
+        path = os.path.join(directory, name + ".py")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
     def attached(self, **options):
         """(kernel, attached connection) of a fresh kernel that is ready."""
         k = self.kernel(**options).listening()
