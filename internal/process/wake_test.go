@@ -584,15 +584,16 @@ func withBindings(list ...binding.Binding) option {
 // P-047, P-053: with real jobs: a run ends by itself when its last job has ended, whether that was read behind every cell's back or
 // is news for the model. A service is not waited for, and ends with its python kernel.
 func TestRunWaitsForItsJobs(t *testing.T) {
-	for name, c := range map[string]struct{ code, want string }{
-		"read by a task": {"j = run('sleep 0.3')\nasync def f(): await j\nt = asyncio.create_task(f())", "[]"},
-		"unread":         {"j = run('sleep 0.3; echo over')", "[j1 delivered]"},
-		"read in time":   {"j = await run('echo over')", "[]"},
-		"a service":      {"j = run('sleep 60', service=True)", "[]"},
+	for name, c := range map[string]struct{ code, then, want string }{
+		"read by a task":       {"j = run('sleep 0.3')\nasync def f(): await j\nt = asyncio.create_task(f())", "1", "[]"},
+		"unread":               {"j = run('sleep 0.3; echo over')", "1", "[j1 delivered]"},
+		"read in time":         {"j = await run('echo over')", "1", "[]"},
+		"read by another cell": {"j = run('echo over')", "await asyncio.sleep(0.3); await j", "[j1 retired]"},
+		"a service":            {"j = run('sleep 60', service=True)", "1", "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, _ := json.Marshal(c.code)
-			w := newWorld(t, map[string]string{"m": "name: m\nsteps:\n  - calls: [{python: " + string(code) + "}]\n  - say: a\n  - say: b\n"}, withBindings(run.Binding()))
+			code, then := must(json.Marshal(c.code)), must(json.Marshal(c.then))
+			w := newWorld(t, map[string]string{"m": "name: m\nsteps:\n  - calls: [{python: " + string(code) + "}, {python: " + string(then) + "}]\n  - say: a\n  - say: b\n"}, withBindings(run.Binding()))
 			pid := w.open("s", "m", false)
 			w.admit("s", "a", "x")
 			if p := w.ended(pid); *p.ExitCode != 0 || fmt.Sprint(w.wakes("s")) != c.want {
