@@ -59,7 +59,7 @@ func start(program, dir string, s settings) (*Daemon, error) {
 		return nil, err
 	}
 	// A python kernel that nobody ends, because this program was killed, ends by itself soon.
-	text := "pykernel_grace: 120s\n"
+	text := "kernel_grace_seconds: 120\n"
 	if s.python != "" {
 		text += "python: " + strconv.Quote(s.python) + "\n"
 	}

@@ -31,8 +31,9 @@ type Config struct {
 	Recover       Recover
 	MaxConcurrent int // processes that run at once
 	LogLevel      slog.Level
-	MaxPykernels  int           // live python kernels
-	PykernelGrace time.Duration // how long a python kernel without a daemon lives
+	MaxPykernels  int // live python kernels
+	// KernelGraceSeconds is how long a python kernel without a daemon lives.
+	KernelGraceSeconds int
 	// CellBackgroundSeconds is after how many seconds an agent's cell goes on in the background; 0: never.
 	CellBackgroundSeconds int
 	Telemetry             Telemetry
@@ -110,18 +111,8 @@ func Settings() []Setting {
 			show: func(c *Config) string { return strings.ToLower(c.LogLevel.String()) },
 		},
 		number("max_pykernels", "live python kernels", 1, 1000, func(c *Config) *int { return &c.MaxPykernels }),
-		{
-			Key: "pykernel_grace", Usage: "how long a python kernel without a daemon lives, such as 3600s",
-			parse: func(c *Config, s string) error {
-				d, err := time.ParseDuration(s)
-				if err != nil || d < time.Second || d > 30*24*time.Hour {
-					return errors.New("a time span from 1s to 720h is expected")
-				}
-				c.PykernelGrace = d
-				return nil
-			},
-			show: func(c *Config) string { return strconv.Itoa(int(c.PykernelGrace/time.Second)) + "s" },
-		},
+		number("kernel_grace_seconds", "how many seconds a python kernel without a daemon lives", 1, maxGrace,
+			func(c *Config) *int { return &c.KernelGraceSeconds }),
 		number("cell_background_seconds", "after how many seconds an agent's cell goes on in the background; 0: never", 0, 3600,
 			func(c *Config) *int { return &c.CellBackgroundSeconds }),
 		retention(),
@@ -170,6 +161,9 @@ func retention() Setting {
 		},
 	}
 }
+
+// maxGrace is the longest grace that a python kernel takes, in seconds.
+const maxGrace = 604_800
 
 const day = 24 * time.Hour
 
@@ -223,7 +217,7 @@ func (s Setting) Flag() string { return strings.ReplaceAll(s.Key, "_", "-") }
 // [*ValueError] for a variable or flag.
 func Load(file string, env Env, flags map[string]string) (*Config, error) {
 	c := &Config{
-		Recover: Resume, MaxConcurrent: 4, LogLevel: slog.LevelInfo, MaxPykernels: 32, PykernelGrace: time.Hour, CellBackgroundSeconds: 60,
+		Recover: Resume, MaxConcurrent: 4, LogLevel: slog.LevelInfo, MaxPykernels: 32, KernelGraceSeconds: 3600, CellBackgroundSeconds: 60,
 		file: file, sources: map[string]Source{},
 	}
 	switch body, err := readFile(file); {

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 func load(t *testing.T, body string, e Env, flags map[string]string) (*Config, error) {
@@ -38,7 +37,7 @@ func TestEachSourceGoesOverTheWeakerOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.MaxConcurrent != 7 || c.LogLevel != slog.LevelError || c.Recover != Hold || c.MaxPykernels != 32 || c.PykernelGrace != time.Hour {
+	if c.MaxConcurrent != 7 || c.LogLevel != slog.LevelError || c.Recover != Hold || c.MaxPykernels != 32 || c.KernelGraceSeconds != 3600 {
 		t.Errorf("config %+v", c)
 	}
 	want := map[string]Row{
@@ -46,7 +45,7 @@ func TestEachSourceGoesOverTheWeakerOnes(t *testing.T) {
 		"log_level":               {"log_level", "error", FromEnv},
 		"recover":                 {"recover", "hold", FromFile},
 		"max_pykernels":           {"max_pykernels", "32", FromDefault},
-		"pykernel_grace":          {"pykernel_grace", "3600s", FromDefault},
+		"kernel_grace_seconds":    {"kernel_grace_seconds", "3600", FromDefault},
 		"cell_background_seconds": {"cell_background_seconds", "60", FromDefault},
 		"python":                  {"python", "", FromDefault},
 	}
@@ -66,7 +65,7 @@ func TestEachSourceGoesOverTheWeakerOnes(t *testing.T) {
 func TestEverySettingFromEverySource(t *testing.T) {
 	samples := map[string]string{
 		"default_model": "m", "python": "/usr/bin/python3", "kernel_env": "A,B", "recover": "hold", "max_concurrent": "9",
-		"log_level": "debug", "max_pykernels": "7", "pykernel_grace": "90s", "cell_background_seconds": "0", "store": "postgres://me@db.example/soma",
+		"log_level": "debug", "max_pykernels": "7", "kernel_grace_seconds": "90", "cell_background_seconds": "0", "store": "postgres://me@db.example/soma",
 		"retention": "90d", "listen": "127.0.0.1:7621", "tls_cert": "/etc/soma/tls.crt", "tls_key": "/etc/soma/tls.key",
 	}
 	for _, s := range Settings() {
@@ -103,7 +102,7 @@ func TestMistakesInTheFileHaveLineAndKey(t *testing.T) {
 		"recover: hold\nrecover: hold\n":                              {Line: 2, Key: "recover"},
 		"max_concurrent: 0\n":                                         {Line: 1, Key: "max_concurrent"},
 		"max_concurrent: [1]\n":                                       {Line: 1, Key: "max_concurrent"},
-		"pykernel_grace: 3600\n":                                      {Line: 1, Key: "pykernel_grace"},
+		"kernel_grace_seconds: 604801\n":                              {Line: 1, Key: "kernel_grace_seconds"},
 		"retention: 30\n":                                             {Line: 1, Key: "retention"},
 		"retention: 5s\n":                                             {Line: 1, Key: "retention"},
 		"retention: 99999999d\n":                                      {Line: 1, Key: "retention"},

@@ -177,7 +177,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.sup, err = supervise.New(supervise.Options{
 		RunDir: d.home.Run(), BundleDir: d.home.Bundles(), SourceDir: d.env("SOMA_PYTHON_DIR"), Node: d.node, Shared: d.shared != nil, Neurons: d.engine,
 		Reader: d.store, Env: d.pykernelEnv, Output: d.output, Now: now, Log: d.log, MaxLive: d.config.MaxPykernels,
-		Grace: d.config.PykernelGrace, Epoch: d.epoch, Host: routes{d.router}, Modules: d.router.Modules(), Sources: d.router.Sources(), OutputDir: d.home.Output(),
+		Grace: time.Duration(d.config.KernelGraceSeconds) * time.Second, Epoch: d.epoch, Host: routes{d.router}, Modules: d.router.Modules(), Sources: d.router.Sources(), OutputDir: d.home.Output(),
 	})
 	d.view = d.viewed()
 	return d.homeFault(err)
