@@ -34,24 +34,28 @@ def complete(text, cursor, names):
     return sorted(kept)[:NAMES], start
 
 
+def _mro(cls):
+    return type.__getattribute__(cls, "__mro__")
+
+
+def _is(value, cls):
+    """isinstance() that asks nobody."""
+    return cls in _mro(type(value))
+
+
 def _own(value):
     """The value's own attributes, or {}: read past what its class may have put in the way."""
+    base = ModuleType if _is(value, ModuleType) else type if _is(value, type) else object
     try:
-        if isinstance(value, ModuleType):
-            return ModuleType.__getattribute__(value, "__dict__")
-        if type.__instancecheck__(type, value):
-            return type.__getattribute__(value, "__dict__")
-        found = object.__getattribute__(value, "__dict__")
-        return found if type(found) is dict else {}
+        found = base.__getattribute__(value, "__dict__")
     except AttributeError:
         return {}
+    return found if _is(found, dict) or base is type else {}
 
 
 def _classes(value):
     """The classes where attributes of a value are found after its own; a class has those of its bases."""
-    if type.__instancecheck__(type, value):
-        return (*type.__getattribute__(value, "__mro__"), *type.__getattribute__(type(value), "__mro__"))
-    return type.__getattribute__(type(value), "__mro__")
+    return (*_mro(value), *_mro(type(value))) if _is(value, type) else _mro(type(value))
 
 
 def _attributes(value):
@@ -61,17 +65,12 @@ def _attributes(value):
 def _attribute(value, name):
     if value is _NOTHING:
         return _NOTHING
-    own = _own(value)
-    if name in own and not type.__instancecheck__(type, value):
-        return own[name]
+    if not _is(value, type) and name in _own(value):
+        return _own(value)[name]
     for cls in _classes(value):
         found = _own(cls).get(name, _NOTHING)
         if found is not _NOTHING:
-            asked = any("__get__" in _own(c) for c in _classes_of_class(found))
-            plain = callable(found) and not isinstance(found, (staticmethod, classmethod, property))
+            asked = any("__get__" in _own(c) for c in _mro(type(found)))
+            plain = callable(found) and not any(_is(found, c) for c in (staticmethod, classmethod, property))
             return found if plain or not asked else _NOTHING
     return _NOTHING
-
-
-def _classes_of_class(value):
-    return type.__getattribute__(type(value), "__mro__")
