@@ -287,6 +287,51 @@ func TestConstantsAreTheProtocol(t *testing.T) {
 	}
 }
 
+// P-011: what a python kernel tells of is read to the last field.
+func TestFrames(t *testing.T) {
+	code, no, ended := 3, false, int64(9)
+	for text, want := range map[string]Frame{
+		`{"type":"job_start","job":"j","pid":7,"pgid":8,"leader":"12","command":"c","service":true,"cell":"x","started_at":5}`: {
+			JobStart: &pykernel.JobStart{Type: "job_start", Job: "j", PID: 7, PGID: 8, Leader: "12", Command: "c", Service: true, Cell: "x", StartedAt: 5}},
+		`{"type":"job","job":"j","cell":"x","state":"exited","exit_code":3,"timed_out":true,"ended_at":9,"bytes":4,"service":true,"command":"c","wake":true,"tail":"t"}`: {
+			Job: &pykernel.JobEnd{Type: "job", Job: "j", Cell: "x", State: "exited", ExitCode: &code, TimedOut: true, EndedAt: 9, Bytes: 4, Service: true, Command: "c", Wake: true, Tail: "t"}},
+		`{"type":"jobs","live":2,"awaited":1,"items":[{"id":"r","command":"c","service":true,"started":5}]}`: {
+			Jobs: &pykernel.Jobs{Type: "jobs", Live: 2, Awaited: 1, Items: []pykernel.JobItem{{ID: "r", Command: "c", Service: true, Started: 5}}}},
+		`{"type":"seen","cells":["a"],"jobs":["b"]}`:               {Seen: &pykernel.Seen{Type: "seen", Cells: []string{"a"}, Jobs: []string{"b"}}},
+		`{"type":"cleanup","errors":["e"]}`:                        {Cleanup: &pykernel.Cleanup{Type: "cleanup", Errors: []string{"e"}}},
+		`{"type":"cells","live":1,"bloated":true,"eligible":true}`: {Cells: &pykernel.Cells{Type: "cells", Live: 1, Bloated: true, Eligible: true}},
+		`{"type":"trace","cell":"x","changes":[{"path":"p","kind":"created","diff":"d","truncated":true}]}`: {
+			Trace: &pykernel.Trace{Type: "trace", Cell: "x", Changes: []pykernel.Change{{Path: "p", Kind: "created", Diff: "d", Truncated: true}}}},
+		`{"type":"backgrounded","cell":"x","duration_ms":5,"output":{"head":"h","tail":"t","size":9,"spill":{"path":"/p","size":9,"whole":true}}}`: {
+			Backgrounded: &pykernel.Backgrounded{Type: "backgrounded", Cell: "x", DurationMS: 5, Output: pykernel.Output{
+				Head: "h", Tail: "t", Size: 9, Spill: &pykernel.Spill{Path: "/p", Size: 9, Whole: true}}}},
+		`{"type":"done","cell":"x","status":"ok","started_at":1,"duration_ms":2,"output":{"head":"","tail":"","size":0},"calls":["run"],"images":[{"media":"image/png","data":"AAE=","name":"n"}],"image_errors":["e"],"repair":"r","background":true,"wake":false}`: {
+			Done: &pykernel.Done{Type: "done", Cell: "x", Status: pykernel.CellOK, DurationMS: 2, Calls: []string{"run"},
+				Images: []pykernel.FrameImage{{Media: "image/png", Data: []byte{0, 1}, Name: "n"}}, ImageErrors: []string{"e"}, Repair: "r", Background: true, Wake: &no}},
+		`{"type":"job_list","id":"q","ok":true,"jobs":[{"id":"j","command":"c","state":"exited","exit_code":3,"timed_out":true,"service":true,"started_at":5,"ended_at":9,"bytes":4,"cell":"x"}]}`: {
+			Answer: &pykernel.Answer{Type: "job_list", ID: "q", OK: true, Jobs: []pykernel.JobRow{{ID: "j", Command: "c", State: "exited", ExitCode: &code, TimedOut: true, Service: true, StartedAt: 5, EndedAt: &ended, Bytes: 4, Cell: "x"}}}},
+		`{"type":"cell_read","id":"q","ok":true,"page":{"offset":1,"next_offset":2,"size":3,"running":true,"text":"t"}}`: {
+			Answer: &pykernel.Answer{Type: "cell_read", ID: "q", OK: true, Page: &pykernel.Page{Offset: 1, NextOffset: 2, Size: 3, Running: true, Text: "t"}}},
+		`{"type":"complete","id":"q","ok":true,"names":["n"],"start":4}`: {Answer: &pykernel.Answer{Type: "complete", ID: "q", OK: true, Names: []string{"n"}, Start: 4}},
+		`{"type":"job_stop","id":"q","ok":false,"code":"busy","error":"e"}`: {
+			Answer: &pykernel.Answer{Type: "job_stop", ID: "q", Code: "busy", Error: "e"}},
+		`{"type":"startup_error","error":"e"}`:                       {Failure: "e"},
+		`{"type":"call","id":"i","method":"m","args":[1]}`:           {Call: &Call{ID: "i", Method: "m", Args: json.RawMessage("[1]")}},
+		`{"type":"call","id":"i","cell":"x","method":1,"args":null}`: {Call: &Call{ID: "i", Cell: "x", Args: json.RawMessage("null")}},
+	} {
+		u, err := Parse([]byte(`{"seq":1,"ack":0,"frame":` + text + `}`))
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		got := *u.Frame
+		got.Type = ""
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is read as %+v", text, got)
+		}
+	}
+}
+
 func TestWrittenUnitsAreRead(t *testing.T) {
 	var b []byte
 	var err error

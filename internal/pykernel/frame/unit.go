@@ -84,7 +84,6 @@ type Frame struct {
 	Seen         *pykernel.Seen
 	Cleanup      *pykernel.Cleanup
 	Answer       *pykernel.Answer // of any ask
-	Raw          json.RawMessage  // the frame's own object, with Answer
 }
 
 // Call is a host call. A method that is no string is empty, absent arguments are nil: such a call is answered, not cut. One
@@ -210,7 +209,7 @@ func parseFrame(b json.RawMessage) (*Frame, error) {
 		if _, ok := answers[f.Type]; !ok {
 			return f, nil
 		}
-		f.Answer, f.Raw = new(pykernel.Answer), b
+		f.Answer = new(pykernel.Answer)
 		into = f.Answer
 	}
 	if output != nil {

@@ -18,6 +18,7 @@ import (
 type host struct {
 	mu     sync.Mutex
 	ran    map[string]int // by call id
+	last   supervise.Call
 	policy neuron.Policy
 	block  chan struct{} // if set, a call waits for it or for the end of its context
 	begun  chan struct{} // gets a value when a call begins
@@ -32,6 +33,7 @@ func (h *host) Policy(string) neuron.Policy { return h.policy }
 func (h *host) Call(ctx context.Context, c supervise.Call) (json.RawMessage, *pykernel.CallError) {
 	h.mu.Lock()
 	h.ran[c.ID]++
+	h.last = c
 	block := h.block
 	h.mu.Unlock()
 	select {
@@ -128,5 +130,25 @@ func TestHostCallsAfterARestart(t *testing.T) {
 				t.Errorf("%s: call %s ran %d times, want %d", c.policy, id, n, c.runs)
 			}
 		}
+	}
+}
+
+// P-020: a call that belongs to no cell lives until it is answered, also by the next daemon; a route that only reaches neurons finds
+// the owner's branch and session with it, and an id that is the call's for ever.
+func TestHostCallsBesideCells(t *testing.T) {
+	host := newHost()
+	host.block = make(chan struct{})
+	h := pykerneltest.New(t, func(o *supervise.Options) { probed(o); o.Host = host })
+	kernel, cell := h.Open("a", "answer = probe.api.start_call('test.echo', [1, 2])\n1")
+	value(t, h.Outcome(cell), "1") // it ends before its call does
+	<-host.begun
+	h.Stop()
+	host.block = nil
+	h.Start()
+	value(t, h.Outcome(h.Run("a", kernel, "await answer", time.Minute)), "[1, 2]")
+	host.mu.Lock()
+	defer host.mu.Unlock()
+	if len(host.ran) != 1 || host.last.Cell != "" || host.last.Session != "s-a" || host.last.Branch.String() != kernel || host.last.Kernel != kernel {
+		t.Errorf("%d calls, the last one %+v", len(host.ran), host.last)
 	}
 }
