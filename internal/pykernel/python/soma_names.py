@@ -52,7 +52,7 @@ class Names:
         self.take_builtins()
         module = _guarded(self.locked)
         main = module("__main__")
-        main.__builtins__ = private
+        main.__builtins__ = self._private = private
         self.namespace = main.__dict__
         self._soma = module("soma", "The names that this kernel gives to its cells.")
         sys.modules["__main__"], sys.modules["soma"] = main, self._soma
@@ -98,6 +98,9 @@ class Names:
     def put_back(self):
         """Undo what was done to locked names; the first such name, or None. A name that is another's is not touched."""
         spoiled = None
+        if self.namespace.get("__builtins__") is not self._private:  # as after globals().clear()
+            self.namespace["__builtins__"] = self._private
+            self.namespace.setdefault("__name__", "__main__")
         for name, value in self.locked.items():
             if self.namespace.get(name, value) is not value:
                 self.namespace.pop(name, None)
