@@ -167,8 +167,11 @@ func (c *Client) once(ctx context.Context, method, path string, in any, header h
 // like a broken connection.
 func fits(in any, size int) error {
 	most := wire.MaxBody
-	if _, cell := in.(wire.RunCell); cell {
+	switch in.(type) {
+	case wire.RunCell:
 		most = wire.MaxCellBody
+	case wire.RunShell:
+		most = wire.MaxShellBody
 	}
 	if size > most {
 		return wire.Errorf(wire.TooLarge, "the request has %d bytes, more than %d", size, most)

@@ -16,6 +16,7 @@ const (
 	MaxShellRead  = 64 << 10  // of a page of a shell command's output
 	DefaultShell  = 16 << 10  // the same
 	MaxShellKept  = 16 << 20  // of a shell command's output
+	MaxShellBody  = 130 << 10 // of the body that has a shell command
 	MaxShellLine  = 64 << 10  // of a shell command
 	MaxShellTime  = time.Hour // of a shell command
 )
@@ -140,4 +141,34 @@ type TraceChange struct {
 	Kind      string `json:"kind"` // created, changed, deleted
 	Diff      string `json:"diff"` // unified
 	Truncated bool   `json:"truncated,omitempty"`
+}
+
+// RunShell is the body of PUT /v1/sessions/{session}/shell/{client}: a command of a person, run by the daemon in the workspace.
+type RunShell struct {
+	Command   string `json:"command"`
+	TimeoutMS int64  `json:"timeout_ms,omitempty"` // default and most: one hour
+}
+
+// ShellCommand is such a command and how it ended.
+type ShellCommand struct {
+	Session   string     `json:"session"`
+	ClientID  string     `json:"client_id"`
+	Command   string     `json:"command"`
+	State     string     `json:"state"`               // started, ended
+	Status    string     `json:"status,omitempty"`    // exited, timed_out, stopped, failed, unknown
+	ExitCode  *int       `json:"exit_code,omitempty"` // negative: ended by that signal
+	Note      string     `json:"note,omitempty"`
+	Bytes     int64      `json:"bytes"` // printed, without what would speak to a terminal
+	Kept      int64      `json:"kept"`  // of them, from the start
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+}
+
+// ShellPage is a part of the output of a shell command, cut on characters. Next is null at the end.
+type ShellPage struct {
+	Offset  int64  `json:"offset"`
+	Next    *int64 `json:"next_offset"`
+	Size    int64  `json:"size"`
+	Running bool   `json:"running"`
+	Text    string `json:"text"`
 }

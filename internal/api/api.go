@@ -98,6 +98,15 @@ type Retention interface {
 	Spent(ctx context.Context) ([]wire.Spent, error)
 }
 
+// Shells is what the routes of shell commands ask for, under the terms of Sessions.
+type Shells interface {
+	Run(ctx context.Context, session, id string, req wire.RunShell) (wire.ShellCommand, error)
+	Command(ctx context.Context, session, id string) (wire.ShellCommand, error)
+	Interrupt(ctx context.Context, session, id string) (wire.ShellCommand, error)
+	// Output returns at most limit bytes from offset on.
+	Output(ctx context.Context, session, id string, offset int64, limit int) (wire.ShellPage, error)
+}
+
 // JournalFollower is one follower of a journal, an alias for the same reason as Subscription.
 type JournalFollower = interface {
 	Next(ctx context.Context) (wire.JournalItem, error)
@@ -110,6 +119,7 @@ type Options struct {
 	Processes Processes
 	Events    Events
 	Pykernels Pykernels
+	Shells    Shells
 	Evidence  Evidence
 	Retention Retention
 	Daemon    Daemon
@@ -152,7 +162,7 @@ type Server struct {
 
 // New returns a server. The error names a missing part.
 func New(o Options) (*Server, error) {
-	if o.Sessions == nil || o.Processes == nil || o.Events == nil || o.Pykernels == nil || o.Evidence == nil || o.Retention == nil || o.Daemon == nil || o.Authorize == nil || o.Log == nil {
+	if o.Sessions == nil || o.Processes == nil || o.Events == nil || o.Pykernels == nil || o.Shells == nil || o.Evidence == nil || o.Retention == nil || o.Daemon == nil || o.Authorize == nil || o.Log == nil {
 		return nil, errors.New("cannot make the API: a part is missing")
 	}
 	s := &Server{

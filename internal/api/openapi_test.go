@@ -102,6 +102,13 @@ func TestSamplesAreAsDescribed(t *testing.T) { // I-20
 	sample("PUT", session+"/inputs/{client}", "/v1/sessions/s/inputs/i", `{"text":"go on"}`, "")
 	sample("GET", session+"/inputs/{client}", "/v1/sessions/s/inputs/i", "", "")
 	sample("PUT", session+"/cells/{client}", "/v1/sessions/p/cells/c", `{"code":"1+1"}`, "")
+	sample("PUT", session+"/shell/{client}", "/v1/sessions/p/shell/l", `{"command":"ls"}`, "")
+	sample("PUT", session+"/shell/{client}", "/v1/sessions/p/shell/l", `{"command":"rm"}`, wire.Conflict)
+	sample("GET", session+"/shell/{client}", "/v1/sessions/p/shell/l", "", "")
+	sample("GET", session+"/shell/{client}/output", "/v1/sessions/p/shell/l/output?offset=0&limit=4", "", "")
+	sample("GET", session+"/shell/{client}/output", "/v1/sessions/p/shell/l/output?limit=3", "", wire.BadRequest)
+	sample("PUT", session+"/shell/{client}/interrupt", "/v1/sessions/p/shell/l/interrupt", "", "")
+	sample("GET", session+"/shell/{client}/output", "/v1/sessions/p/shell/l/output", "", "")
 	sample("GET", "/v1/cells/{cell}", "/v1/cells/p.c", "", "")
 	sample("PUT", "/v1/cells/{cell}/interrupt", "/v1/cells/p.c/interrupt", "", "")
 	sample("GET", "/v1/cells/{cell}/output", "/v1/cells/p.c/output?offset=5&limit=10", "", "")
@@ -251,7 +258,7 @@ func TestSchemasAreTheStructs(t *testing.T) { // I-20
 		wire.CellFault{}, wire.OutputPage{}, message.Message{}, message.Call{}, message.Image{}, message.Opaque{}, message.Usage{},
 		wire.CellImage{}, wire.CellTrace{}, wire.TraceChange{}, wire.PyKernel{}, wire.List[wire.PyKernel]{}, wire.KernelView{}, wire.RunningJob{},
 		wire.List[wire.RunningJob]{}, wire.Job{}, wire.List[wire.Job]{}, wire.JobPage{}, wire.JobGap{}, wire.StoppedJob{}, wire.RestartedKernel{},
-		wire.Complete{}, wire.Completion{},
+		wire.Complete{}, wire.Completion{}, wire.RunShell{}, wire.ShellCommand{}, wire.ShellPage{},
 		wire.DeadLetter{}, wire.Redriven{}, wire.Discarded{}, wire.Journal{}, wire.JournalReset{}, wire.JournalEntry{}, wire.JournalEnded{},
 		wire.Trace{}, wire.TraceNode{}, wire.TraceGap{}, wire.List[wire.DeadLetter]{}, wire.Node{},
 		wire.SizeGroup{}, wire.Remove{}, wire.Removal{}, wire.Prune{}, wire.Pruned{}, wire.Spent{}, wire.List[wire.Pruned]{}, wire.List[wire.Spent]{},

@@ -70,6 +70,10 @@ func routes() []route {
 		owned(answer(put, "/v1/sessions/{session}/inputs/{client}", Operate, wire.MaxBody, admit)),
 		answer(get, "/v1/sessions/{session}/inputs/{client}", Read, 0, getInput),
 		owned(answer(put, "/v1/sessions/{session}/cells/{client}", Operate, wire.MaxCellBody, runCell)),
+		owned(answer(put, "/v1/sessions/{session}/shell/{client}", Operate, wire.MaxShellBody, runShell)),
+		owned(answer(get, "/v1/sessions/{session}/shell/{client}", Read, 0, getShell)),
+		owned(answer(put, "/v1/sessions/{session}/shell/{client}/interrupt", Operate, 0, interruptShell)),
+		owned(answer(get, "/v1/sessions/{session}/shell/{client}/output", Read, 0, shellOutput, "offset", "limit")),
 		owned(stream("/v1/sessions/{session}/events", followSession, "after")),
 
 		owned(answer(put, "/v1/sessions/{session}/removal", Admin, wire.MaxBody, remove)),

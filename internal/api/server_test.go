@@ -73,7 +73,7 @@ func authorize(presented string) api.Access {
 func options(w *world, log io.Writer) api.Options {
 	return api.Options{
 		Retention: keeper{},
-		Sessions:  w, Processes: w, Events: w, Pykernels: w.kernels, Evidence: w, Daemon: w, Authorize: authorize, Build: "build-1",
+		Sessions:  w, Processes: w, Events: w, Pykernels: w.kernels, Shells: shells{w}, Evidence: w, Daemon: w, Authorize: authorize, Build: "build-1",
 		Log:     slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: func() (string, []byte, error) { return "text/plain; version=0.0.4", []byte("soma_up 1\n"), nil },
 	}

@@ -20,7 +20,7 @@ import (
 // bind makes the router of all bindings, in the order in which python kernels set them up and models read their rules.
 func (d *daemon) bind() (err error) {
 	d.router, err = binding.NewRouter([]binding.Binding{
-		files.Binding(), run.Binding(), output.Binding(nil), cells.Binding(cellRows{d}), images.Binding(),
+		files.Binding(), run.Binding(), output.Binding(shellOutput{d}), cells.Binding(cellRows{d}), images.Binding(),
 	})
 	if err == nil {
 		d.router.Log = d.log
@@ -72,4 +72,25 @@ func (r cellRows) Output(ctx context.Context, cell string, offset, limit int64) 
 // Trace returns what a cell has changed.
 func (r cellRows) Trace(ctx context.Context, cell string) (wire.CellTrace, error) {
 	return r.d.view.CellTrace(ctx, cell)
+}
+
+// shellOutput is what people's shell commands have printed, as the binding `output` reads it.
+type shellOutput struct{ d *daemon }
+
+// Output reads a page of a command of the branch's session, where the command was given for that branch.
+func (s shellOutput) Output(ctx context.Context, branch ident.ID, command string, offset int64, limit int) (text string, next int64, last bool, err error) {
+	session := ""
+	err = s.d.store.Query(ctx, `select session from shell_command where id = ? and branch = ?`, []any{command, branch[:]},
+		func(scan func(...any) error) error { return scan(&session) })
+	if err == nil && session == "" {
+		err = output.ErrUnknown
+	}
+	if err != nil {
+		return "", 0, false, err
+	}
+	p, err := s.d.shells.Output(ctx, session, command, offset, limit)
+	if err != nil || p.Next == nil {
+		return p.Text, p.Offset + int64(len(p.Text)), err == nil, err
+	}
+	return p.Text, *p.Next, false, nil
 }

@@ -35,6 +35,7 @@ func (d *daemon) committed(group []*neuron.Record) {
 				d.events.publish(op.Event)
 			case *process.MarkRemoving:
 				d.events.gone(op.Session)
+				d.shells.EndSession(op.Session)
 			}
 			d.host.Committed(op)
 		}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,6 +28,7 @@ import (
 	"soma/internal/process/retention"
 	"soma/internal/pykernel/supervise"
 	"soma/internal/pykernel/view"
+	"soma/internal/shell"
 	"soma/internal/store/postgres"
 	"soma/internal/telemetry"
 	"soma/wire"
@@ -71,6 +73,7 @@ type daemon struct {
 	sup    *supervise.Supervisor
 	router *binding.Router // of the host calls
 	view   *view.View
+	shells *shell.Host
 	models *models
 	events *events
 	token  *config.TokenChecker
@@ -136,6 +139,9 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	}
 	d.events = newEvents()
 	d.models = newModels(d.config, d.o.Env)
+	d.shells = shell.New(shell.Options{
+		Owner: owner, Reader: d.store, Dir: filepath.Join(d.home.Output(), "shell"), Env: d.pykernelEnv, Now: now, Log: d.log,
+	})
 	if err := d.bind(); err != nil {
 		return err
 	}
@@ -150,9 +156,10 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		return err
 	}
 	options := engine.Options{
-		Store: d.neuronStore(), Kinds: append(d.host.Kinds(), connections.Kind()), Types: append(d.host.Aliases(), graph.Aliases()...),
+		Store: d.neuronStore(), Kinds: append(d.host.Kinds(), connections.Kind(), d.shells.Neuron()),
+		Types:    slices.Concat(d.host.Aliases(), graph.Aliases(), d.shells.Aliases()),
 		Relay:    connections,
-		Adapters: map[string]neuron.Adapter{process.InferenceKind: d.host.Adapter()},
+		Adapters: map[string]neuron.Adapter{process.InferenceKind: d.host.Adapter(), shell.Kind: d.shells.Adapter()},
 		Node:     d.node, Now: now, Log: d.log, Committed: d.committed, Fatal: d.fail, Inflight: filepath.Join(d.home.Cache(), "inflight"),
 		Generation: d.store.Generation(),
 	}
@@ -165,8 +172,10 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 		return err
 	}
 	d.host.Bind(d.engine)
+	d.shells.Bind(d.engine)
 	d.stays = retention.New(retention.Options{
 		Owner: owner, Reader: d.store, Neurons: d.engine, Sessions: d.host, Holds: d.holds, Keep: d.config.Retention, RunDir: d.home.Run(),
+		Beside: []string{shell.Kind}, Forget: d.shells.ForgetSession,
 		Sizes: d.store.TableSizes, Now: now, Log: d.log,
 	})
 	if d.shared != nil {
@@ -238,6 +247,10 @@ func (d *daemon) run(ctx context.Context, serving func() error) error {
 			return err
 		}
 	}
+	if err := d.shells.Start(d.ctx); err != nil {
+		return err
+	}
+	defer d.stopPart("shell output", d.shells.Stop)
 	if err := d.stays.Start(d.ctx); err != nil {
 		return err
 	}
@@ -281,7 +294,7 @@ func refusal(err error) *wire.Error {
 // server makes what answers requests.
 func (d *daemon) server() (*api.Server, error) {
 	o := api.Options{
-		Sessions: d.sessions(), Processes: d.host, Pykernels: d.view, Daemon: d, Retention: d.stays,
+		Sessions: d.sessions(), Processes: d.host, Pykernels: d.view, Shells: d.shells, Daemon: d, Retention: d.stays,
 		Events: eventsOf{d.events, d.host, d.store.Generation(), func(session string) bool { return d.holds(neuron.PlaceOf(session)) }},
 		Evidence: evidence.New(evidence.Options{
 			Engine: d.engine, Reader: d.store, Domain: &facts.Facts{Owner: owner, Reader: d.store}, Generation: d.store.Generation(),

@@ -12,9 +12,10 @@ import (
 // Counts of what one session, branch, kernel or process has, by table.
 var (
 	ofSession = map[string]string{
-		"event":      `select count(*) from event where session = ?`,
-		"input":      `select count(*) from input where session = ?`,
-		"cell_trace": `select count(*) from cell_trace where session = ?`,
+		"event":         `select count(*) from event where session = ?`,
+		"input":         `select count(*) from input where session = ?`,
+		"cell_trace":    `select count(*) from cell_trace where session = ?`,
+		"shell_command": `select count(*) from shell_command where session = ?`,
 	}
 	ofBranch = map[string][]string{
 		"message": {`select count(*) from message where branch = ?`},

@@ -176,6 +176,10 @@ func (d *deleter) traces(ctx context.Context) error {
 	return d.through(ctx, `select cell from cell_trace where session = ? order by cell limit ?`, dropTraces, d.t.session)
 }
 
+func (d *deleter) shell(ctx context.Context) error {
+	return d.through(ctx, `select id from shell_command where session = ? order by id limit ?`, dropShell, d.t.session)
+}
+
 func (d *deleter) messages(ctx context.Context) error {
 	for _, b := range d.t.branches {
 		for n := chunk / 2; n == chunk/2; {

@@ -56,6 +56,10 @@ type Options struct {
 	Keep time.Duration
 	// RunDir holds the run directories of python kernels, by kernel; empty: there are none.
 	RunDir string
+	// Beside are further kinds of neurons whose key is the id of a session, and which go with it.
+	Beside []string
+	// Forget removes what else is in files of a session that was removed; nil: there is nothing.
+	Forget func(session string) error
 	// Sizes reads how much each table holds; nil: nobody knows.
 	Sizes  func(ctx context.Context) ([]neuron.TableSize, error)
 	Bounds Bounds

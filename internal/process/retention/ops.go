@@ -31,6 +31,7 @@ const (
 	dropKernel    = `delete from kernel where id = ?`
 	dropJobs      = `delete from job where kernel = ? and id <= ?`
 	dropTraces    = `delete from cell_trace where session = ? and cell <= ?`
+	dropShell     = `delete from shell_command where session = ? and id <= ?`
 	// dropContent spares what a message still names.
 	dropContent = `delete from content where id = ? and not exists (select 1 from message m where m.content = content.id)`
 	dropImages  = `delete from content where id in (?, ?, ?, ?)`

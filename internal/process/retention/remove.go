@@ -248,6 +248,9 @@ func (k *Keeper) neurons(t *target) []neuron.ID {
 	for _, pid := range t.pids {
 		ids = append(ids, neuron.ID{Owner: k.o.Owner, Kind: process.ProcessKind, Key: strconv.FormatInt(pid, 10)})
 	}
+	for _, kind := range k.o.Beside {
+		ids = append(ids, neuron.ID{Owner: k.o.Owner, Kind: kind, Key: t.session})
+	}
 	return append(ids, neuron.ID{Owner: k.o.Owner, Kind: process.SessionKind, Key: t.session})
 }
 
@@ -266,7 +269,7 @@ func (k *Keeper) remove(ctx context.Context, t *target) error {
 	k.mu.Unlock()
 	d := &deleter{k: k, t: t, rm: rm}
 	for _, step := range []func(context.Context) error{
-		d.calls, d.payloads, d.cells, d.traces, d.messages, d.inputs, d.events, d.pykernels,
+		d.calls, d.payloads, d.cells, d.traces, d.shell, d.messages, d.inputs, d.events, d.pykernels,
 		func(ctx context.Context) error { return d.erase(ctx, k.neurons(t)...) }, d.processes, d.last,
 	} {
 		if err := step(ctx); err != nil {
@@ -281,12 +284,15 @@ func (k *Keeper) remove(ctx context.Context, t *target) error {
 	return nil
 }
 
-// removeFiles removes what python kernels of the session have left in their run directories.
+// removeFiles removes what python kernels of the session have left in their run directories, and what else is its own.
 func (k *Keeper) removeFiles(t *target) error {
-	if k.o.RunDir == "" {
-		return nil
-	}
 	var errs []error
+	if k.o.Forget != nil {
+		errs = append(errs, k.o.Forget(t.session))
+	}
+	if k.o.RunDir == "" {
+		return errors.Join(errs...)
+	}
 	for _, id := range t.kernels {
 		if _, err := ident.Parse(id); err == nil {
 			errs = append(errs, os.RemoveAll(filepath.Join(k.o.RunDir, id)))

@@ -14,7 +14,7 @@ import (
 // groups say under which name a person is told the size of a table.
 var groups = map[string][]string{
 	"conversations":  {"session", "branch", "message", "input", "process", "tool_call"},
-	"outputs":        {"cell", "content", "cell_trace"},
+	"outputs":        {"cell", "content", "cell_trace", "shell_command"},
 	"events":         {"event"},
 	"ledger":         {"ledger", "ledger_sum"},
 	"python kernels": {"kernel", "kernel_frame", "kernel_inbox", "kernel_call", "job"},

@@ -311,7 +311,7 @@ func (w *world) one(sql string, args ...any) (n int64) {
 var tables = []string{
 	"neuron", "turn", "seen", "outbox", "dead_letter", "execution", "content", "connection", "call", "call_part", "session", "branch",
 	"message", "input", "process", "tool_call", "ledger", "ledger_sum", "cell", "event", "kernel", "kernel_frame", "kernel_inbox", "kernel_call",
-	"job", "cell_trace",
+	"job", "cell_trace", "shell_command",
 }
 
 // counts returns the rows of each table.

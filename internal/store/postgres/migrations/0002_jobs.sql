@@ -31,3 +31,20 @@ create table cell_trace (
 	at      bigint not null
 );
 create index cell_trace_session on cell_trace (session);
+
+-- owner: shell
+create table shell_command (
+	session    text collate "C" not null,
+	id         text collate "C" not null,  -- chosen by the client
+	branch     bytea not null,
+	command    bytea not null,
+	state      text not null,  -- started, ended
+	status     text not null,  -- exited, timed_out, stopped, failed, unknown; empty while it runs
+	exit_code  bigint,         -- negative: the signal that ended it
+	note       bytea not null,
+	bytes      bigint not null,  -- printed
+	kept       bigint not null,  -- of them in its file
+	started_at bigint not null,
+	ended_at   bigint,
+	primary key (session, id)
+);

@@ -31,3 +31,20 @@ create table cell_trace (
 	at      integer not null
 ) strict;
 create index cell_trace_session on cell_trace (session);
+
+-- owner: shell
+create table shell_command (
+	session    text not null,
+	id         text not null,          -- chosen by the client
+	branch     blob not null,
+	command    text not null,
+	state      text not null,          -- started, ended
+	status     text not null,          -- exited, timed_out, stopped, failed, unknown; empty while it runs
+	exit_code  integer,                -- negative: the signal that ended it
+	note       text not null,
+	bytes      integer not null,       -- printed
+	kept       integer not null,       -- of them in its file
+	started_at integer not null,
+	ended_at   integer,
+	primary key (session, id)
+) strict, without rowid;
