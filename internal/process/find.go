@@ -8,14 +8,13 @@ import (
 	"soma/ident"
 	"soma/internal/agent/turn"
 	"soma/internal/neuron"
+	"soma/internal/process/cells"
 	"soma/message"
 	"soma/wire"
 )
 
 // querier reads committed rows; a turn and a reader with a context both are one.
-type querier interface {
-	Query(sql string, args []any, row func(scan func(...any) error) error) error
-}
+type querier = cells.Querier
 
 type inputRow struct {
 	pid               ident.PID

@@ -4,13 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"soma/internal/process/cells"
 	"soma/internal/process/wake"
 )
-
-// Querier reads committed rows.
-type Querier interface {
-	Query(sql string, args []any, row func(scan func(...any) error) error) error
-}
 
 // MaxCells is how many cells may run in one python kernel at once (P-038).
 const MaxCells = 16
@@ -19,14 +15,14 @@ const MaxCells = 16
 const maxListed = 8
 
 // Cells counts the cells of a python kernel that have not ended.
-func Cells(q Querier, kernel string) (n int, err error) {
+func Cells(q cells.Querier, kernel string) (n int, err error) {
 	err = q.Query(`select count(*) from cell where kernel = ? and state = 'started'`, []any{kernel}, func(scan func(...any) error) error { return scan(&n) })
 	return n, err
 }
 
 // Awaited counts the cells and the jobs of a python kernel whose end somebody waits for: all that run but services, and but the
 // one cell or job that ends just now.
-func Awaited(q Querier, kernel, ending string) (n int, err error) {
+func Awaited(q cells.Querier, kernel, ending string) (n int, err error) {
 	err = q.Query(`select (select count(*) from cell where kernel = ? and state = 'started' and id <> ?) +
 (select count(*) from job where kernel = ? and state = 'running' and service = 0 and id <> ?)`, []any{kernel, ending, kernel, ending},
 		func(scan func(...any) error) error { return scan(&n) })
@@ -34,7 +30,7 @@ func Awaited(q Querier, kernel, ending string) (n int, err error) {
 }
 
 // Stopped says which jobs and cells ended with a python kernel (P-089), "" where there were none.
-func Stopped(q Querier, kernel string) (string, error) {
+func Stopped(q cells.Querier, kernel string) (string, error) {
 	var said []string
 	for _, of := range []struct{ what, sql string }{
 		{"Jobs stopped", `select id, command from job where kernel = ? and state = 'lost' order by started_at, id limit ?`},
