@@ -52,7 +52,7 @@ func (w *world) kernelOf(session string) (id string) {
 	return id
 }
 
-// open runs until the process waits for the result of one cell, and returns that.
+// waitsForCell waits until the process waits for the result of one cell, and returns that.
 func (w *world) waitsForCell(pid uint64) (cell string) {
 	w.t.Helper()
 	w.awaitState(pid, wire.Blocked, "tool result")
@@ -109,14 +109,20 @@ steps:
 
 func background(o *process.Options) { o.Background = time.Minute }
 
+// atCell is a process of a session s that waits for its first cell.
+func atCell(t *testing.T, keep bool) (w *world, pid uint64, cell string) {
+	t.Helper()
+	w = newWorld(t, map[string]string{"m": slow}, withHost(background))
+	pid = w.open("s", "m", keep)
+	w.admit("s", "a", "x")
+	return w, pid, w.waitsForCell(pid)
+}
+
 // P-039, P-044, P-047: an agent's cell carries its origin and when it goes on in the background; then its call ends with the output so
 // far, its row stays started, and the agent turn goes on. A run waits for it; its end is stored with a wake whose id is the cell's,
 // the model reads the notice, people one line, and the process ends.
 func TestBackgroundedCell(t *testing.T) {
-	w := newWorld(t, map[string]string{"m": slow}, withHost(background))
-	pid := w.open("s", "m", false)
-	w.admit("s", "a", "x")
-	cell := w.waitsForCell(pid)
+	w, pid, cell := atCell(t, false)
 	var frame pykernel.Execute
 	w.must(w.store.Query(t.Context(), `select body from kernel_frame where cell = ?`, []any{cell}, func(scan func(...any) error) error {
 		var b []byte
@@ -181,10 +187,7 @@ func TestBackgroundedCell(t *testing.T) {
 // P-044: unread ends share the wake that waits; reading a part takes that part out; reading all retires it, and the process rests. A
 // wake that was delivered is over: the next end makes a new one.
 func TestSharedWake(t *testing.T) {
-	w := newWorld(t, map[string]string{"m": slow}, withHost(background))
-	pid := w.open("s", "m", true)
-	w.admit("s", "a", "x")
-	cell := w.waitsForCell(pid)
+	w, pid, cell := atCell(t, true)
 	w.backgrounded(pid, cell)
 	w.awaitState(pid, wire.Blocked, "waiting for input")
 	w.signal(pid, wire.Pause)
@@ -241,10 +244,7 @@ func TestSharedWake(t *testing.T) {
 
 // P-044, P-053: an end that wakes nobody (a service, what was read or cancelled) makes no input; a run that waited for it ends.
 func TestQuietEnds(t *testing.T) {
-	w := newWorld(t, map[string]string{"m": slow}, withHost(background))
-	pid := w.open("s", "m", false)
-	w.admit("s", "a", "x")
-	cell := w.waitsForCell(pid)
+	w, pid, cell := atCell(t, false)
 	job := func(id string, service bool) neuron.Op {
 		return &pykernel.InsertJob{Kernel: w.kernelOf("s"), Session: "s", Job: pykernel.JobStart{Job: id, Command: "make " + id, Service: service, StartedAt: 1}}
 	}
@@ -467,10 +467,7 @@ func TestBackgroundWithoutAnAgent(t *testing.T) {
 // P-044: an agent's cell in the background may be stopped by a person; an interrupt of the process leaves it alone, and cancels a wake
 // that waits.
 func TestInterruptAndTheBackground(t *testing.T) {
-	w := newWorld(t, map[string]string{"m": slow}, withHost(background))
-	pid := w.open("s", "m", true)
-	w.admit("s", "a", "x")
-	cell := w.waitsForCell(pid)
+	w, pid, cell := atCell(t, true)
 	if _, err := w.host.InterruptCell(t.Context(), cell); code(err) != wire.Unprocessable {
 		t.Errorf("a cell that its agent waits for: %v", err)
 	}
@@ -492,10 +489,7 @@ func TestInterruptAndTheBackground(t *testing.T) {
 
 // P-037, P-064, P-022: what a cell has shown and called is stored with it, and its images go to the model by reference.
 func TestShownByACell(t *testing.T) {
-	w := newWorld(t, map[string]string{"m": slow}, withHost(background))
-	pid := w.open("s", "m", false)
-	w.admit("s", "a", "x")
-	cell := w.waitsForCell(pid)
+	w, pid, cell := atCell(t, false)
 	image := pykernel.ImageID(must(ident.Parse(cell)), 0)
 	w.hear(pid, pykernel.CellEndedAlias, pykernel.CellEnded{Kernel: w.kernelOf("s"), Cell: cell, Status: pykernel.CellError, Calls: []string{"files.read", "run"},
 		Error: &pykernel.CellFault{Type: "E", Message: "m", Traceback: "t"}, Repair: "cells.run(…)", ImageErrors: []string{"b.png is too large"},
@@ -543,10 +537,7 @@ func must[T any](v T, err error) T {
 // both; the model is told exactly once.
 func TestWakeSurvivesDeath(t *testing.T) {
 	for left := range int64(3) {
-		w := newWorld(t, map[string]string{"m": slow}, withHost(background))
-		pid := w.open("s", "m", true)
-		w.admit("s", "a", "x")
-		cell := w.waitsForCell(pid)
+		w, pid, cell := atCell(t, true)
 		w.backgrounded(pid, cell)
 		w.awaitState(pid, wire.Blocked, "waiting for input")
 		value := "42"
