@@ -8,6 +8,7 @@ WHAT ?= kills
 FOR ?= 5m
 ENGINE ?= sqlite
 DAEMONS ?= 1
+CUTS ?= 10000
 PROVE := go test -v -count 1 -timeout 0
 
 help: ## print the targets
@@ -36,9 +37,10 @@ lint: ## vet and staticcheck
 bench: ## the figures, one JSON line each
 	@go run ./bench
 
-soak: ## random kills: make soak KILLS=200, or ENGINE=postgres DAEMONS=3 FOR=5m; or WHAT=size, model, clients, power FOR=5m
+soak: ## random kills: make soak KILLS=200, or ENGINE=postgres DAEMONS=3 FOR=5m; or WHAT=link CUTS=10000; or WHAT=size, model, clients, power FOR=5m
 	@case "$(WHAT)" in \
 	model) exec $(PROVE) ./tests/durable -run '^TestModel' -for $(FOR) ;; \
+	link) exec $(PROVE) ./tests/link -cuts $(CUTS) -kills $(KILLS) ;; \
 	clients) exec $(PROVE) ./tests/durable -run '^TestLinearizable$$' -for $(FOR) ;; \
 	power) exec $(PROVE) ./tests/durable/power -run '^TestPowerLoss$$' -for $(FOR) ;; \
 	*) exec go run ./tests/soak -what $(WHAT) -kills $(KILLS) -for $(FOR) -engine $(ENGINE) -daemons $(DAEMONS) ;; \

@@ -132,7 +132,8 @@ func (s *server) await(ctx context.Context, cell wire.Cell, from wire.Cursor, wa
 		return cell, err
 	}
 	if cell.State != ended && ctx.Err() == nil {
-		err := s.p.Keep(ctx, func() (err error) { cell, err = s.p.Client().Cell(ctx, cell.ID); return err })
+		id := cell.ID // an answer that is lost leaves no cell
+		err := s.p.Keep(ctx, func() (err error) { cell, err = s.p.Client().Cell(ctx, id); return err })
 		return cell, err
 	}
 	return cell, nil
