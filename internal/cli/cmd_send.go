@@ -15,10 +15,12 @@ func (a *app) cmdSend() *cobra.Command {
 	var after bool
 	var file string
 	cmd := &cobra.Command{
-		Use:   "send PID TEXT | send PID -f FILE | send PID -",
+		Use:   "send PID TEXT | send PID '!COMMAND' | send PID -f FILE | send PID -",
 		Short: "say something to a process",
 		Long: "send gives a process an input. It steers: it joins the conversation before the next call of the model. With --after it\n" +
-			"is a follow-up and joins when the current agent turn has ended.",
+			"is a follow-up and joins when the current agent turn has ended. A text that begins with ! is no input: it is a command that\n" +
+			"the daemon runs in the workspace of the process, for you, and whose output is printed; the agent can read it.",
+		Example:           "  soma send 3 \"and plot it\"\n  soma send 3 '!git status'",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completePID,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,6 +38,9 @@ func (a *app) cmdSend() *cobra.Command {
 			s, p, err := a.byPID(ctx, args[0])
 			if err != nil {
 				return err
+			}
+			if command, ok := shellLine(text); ok && file == "" {
+				return a.runShell(ctx, s.ID, command)
 			}
 			if p.ExitCode != nil {
 				return exit.Faultf(exit.Refused, "start another with soma run", "cannot send to process %d: it has ended", p.PID)

@@ -21,6 +21,7 @@ const (
 	cells   = session + "/cells/{client}"
 	events  = session + "/events"
 	cell    = "/v1/cells/{cell}"
+	command = session + "/shell/{client}"
 	branch  = "/v1/branches/{branch}"
 	job     = branch + "/jobs/{job}"
 	process = "/v1/processes/{pid}"
@@ -306,6 +307,14 @@ show_image(` + png + `)`}), "j", "one")
 	if p := good[wire.OutputPage](r, "GET", cell+"/output", "", behind.ID, "?offset=2&limit=5"); p.Text != "éé" || p.Next != 6 || p.EOF {
 		r.t.Errorf("a page of a cell that runs is %+v", p)
 	}
+	r.ask("", "PUT", command, `{"command":"echo é; exec sleep 600"}`, "j", "a")
+	r.ask(wire.Conflict, "PUT", command, `{"command":"ls"}`, "j", "a")
+	r.ask(wire.NotFound, "GET", command, "", "j", "b")
+	r.ask("", "GET", command+"/output", "", "j", "a", "?offset=1&limit=4")
+	r.ask("", "PUT", command+"/interrupt", "", "j", "a")
+	for end := ""; end == ""; end = good[wire.ShellCommand](r, "GET", command, "", "j", "a").Status {
+	}
+	r.ask("", "GET", command+"/output", "", "j", "a")
 	if k := good[wire.RestartedKernel](r, "PUT", branch+"/kernel/restart", "", b); k.Old == "" || len(k.Cells) != 1 {
 		r.t.Error("no kernel was restarted")
 	}
