@@ -164,6 +164,14 @@ func TestRunSignals(t *testing.T) {
 		return out
 	}
 	ended, cancel := context.WithCancel(t.Context())
+	ends := 0
+	for _, key := range []session.Key{session.Type[session.RunEnd](), session.Type[session.RunFailed]()} {
+		ok(t, s.Observer().Observe(session.NewHandler(func(ctx context.Context, _ any, _ *session.Observer) (any, error) {
+			ends++
+			return nil, ctx.Err() // who is told of the end of a cancelled run can still work
+		}), key))
+	}
+	after := gather(t, s.Observer(), session.Where(anything))
 	seen := 0
 	for name, work := range map[string]func(context.Context) (any, error){
 		"well":   func(context.Context) (any, error) { return 1, nil },
@@ -198,6 +206,9 @@ func TestRunSignals(t *testing.T) {
 	}
 	if starts := session.ByType[session.RunStart](s.Observer()); starts[0].Branch != b.ID() || starts[0].User != "ann" {
 		t.Errorf("the start is %+v", starts[0])
+	}
+	if ends != 6 || len(*after) != 12 {
+		t.Errorf("%d ends, %d signals were told to all", ends, len(*after))
 	}
 	// A run of another branch within is a run of its own.
 	other, err := s.NewBranch(session.BranchOptions{})

@@ -221,6 +221,10 @@ func TestSplit(t *testing.T) {
 	if r, err := c.Act(t.Context(), message.Call{Tool: "t"}); err != nil || r.Text != "done" {
 		t.Errorf("the tool: %+v, %v", r, err)
 	}
+	ok(t, c.SetTool(session.Tool{Name: "u", Run: func(context.Context, jsonRaw) (any, error) { return nil, nil }}))
+	if !again.DropTool("t") || again.DropTool("t") || len(again.Tools()) != 0 || len(b.Tools()) != 1 || len(c.Tools()) != 2 || c.Tools()[1].Name != "u" {
+		t.Error("tools of one side have changed with the other's")
+	}
 	_, err = s.Split(ident.ID{})
 	wants(t, err, session.ErrNotFound)
 	if clone := b.Clone(); clone.Observer() != nil || clone.Hooks() != nil || clone.Memory() == own {
@@ -260,6 +264,15 @@ func TestClonesAreApart(t *testing.T) {
 		}
 		if len(ids) != len(check.want) {
 			t.Errorf("%s has ids twice", name)
+		}
+	}
+	// Found by id before and after its copies were worked out, own ones and those of the origin.
+	f := d.Clone()
+	own := say(t, f, session.Instruction, "own")
+	source := d.Messages()[0].ID
+	for _, id := range []ident.ID{own.ID, ident.Derive(f.ID(), string(source[:])), own.ID} {
+		if m, err := f.Message(id); err != nil || m.ID != id {
+			t.Errorf("%s: %+v, %v", id, m, err)
 		}
 	}
 	// A chain of clones that nobody has read.

@@ -94,7 +94,7 @@ type HookBus struct {
 	writers map[*Branch]Persist
 }
 
-// chain are the handlers of one point. The slices never change in place.
+// chain are the handlers of one point.
 type chain struct {
 	defaults []*Hook
 	replaced bool // defaults are what Replace said
@@ -128,7 +128,7 @@ func (h *HookBus) On(p hook.Point, handler *Hook) error {
 		if err := usable(handler); err != nil {
 			return err
 		}
-		c.on = append(slices.Clip(c.on), handler)
+		c.on = append(c.on, handler)
 		return nil
 	})
 }
@@ -137,9 +137,10 @@ func (h *HookBus) On(p hook.Point, handler *Hook) error {
 func (h *HookBus) Off(p hook.Point, handler *Hook) (n int, err error) {
 	err = h.change(p, func(c *chain) error {
 		without := func(list []*Hook) []*Hook {
-			left := slices.DeleteFunc(slices.Clone(list), func(other *Hook) bool { return other == handler })
-			n += len(list) - len(left)
-			return left
+			before := len(list)
+			list = slices.DeleteFunc(list, func(other *Hook) bool { return other == handler })
+			n += before - len(list)
+			return list
 		}
 		c.defaults, c.on = without(c.defaults), without(c.on)
 		return nil

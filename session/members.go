@@ -111,7 +111,7 @@ func (s *Session) Remove(id ident.ID) (*Branch, error) {
 		return nil, fmt.Errorf("cannot remove: branch %s %w", id, ErrNotFound)
 	}
 	delete(s.byID, id)
-	s.order = slices.DeleteFunc(slices.Clone(s.order), func(other *Branch) bool { return other == b })
+	s.order = slices.DeleteFunc(s.order, func(other *Branch) bool { return other == b })
 	if s.mail != nil {
 		s.mail.Unregister(id)
 	}

@@ -39,7 +39,7 @@ func (ms *messages) split(source, clone ident.ID) messages {
 		return messages{}
 	}
 	ms.shared = true
-	o := &origin{before: ms.origin, own: slices.Clip(ms.own), n: n, source: source, clone: clone}
+	o := &origin{before: ms.origin, own: ms.own, n: n, source: source, clone: clone}
 	return messages{origin: o, visible: ms.visible, upTo: ms.upTo, system: ms.system}
 }
 

@@ -428,9 +428,13 @@ func TestReentry(t *testing.T) {
 		return len(o.Stream("s")) == v.(int)
 	}, "s"))
 	ok(t, o.Observe(once, session.Type[int]()))
+	ok(t, o.Observe(session.HandlerOf(func(_ context.Context, n int, _ *session.Observer) (any, error) {
+		got = append(got, fmt.Sprint("second ", n))
+		return nil, nil
+	}), session.Type[int]()))
 	_, err := o.Emit(t.Context(), 0)
 	ok(t, err)
-	if !slices.Equal(got, []any{0, "late 1"}) {
+	if !slices.Equal(got, []any{0, "second 1", "late 1", "second 0"}) {
 		t.Errorf("told %v", got)
 	}
 	if n := len(o.Stream("s")); n != 2 {

@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"soma/ident"
@@ -36,7 +37,7 @@ type SavedBranch struct {
 func (s *Session) Save() Saved {
 	s.mu.RLock()
 	saved := Saved{ID: s.id, Created: s.created, Name: s.name, User: s.user, Metadata: maps.Clone(s.metadata)}
-	branches := s.order
+	branches := slices.Clone(s.order)
 	if s.def != nil {
 		saved.Default = s.def.id
 	}
