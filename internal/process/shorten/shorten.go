@@ -3,6 +3,7 @@ package shorten
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"unicode/utf8"
 
 	"soma/message"
@@ -43,7 +44,7 @@ const (
 func cut(body any) any {
 	switch e := body.(type) {
 	case wire.InputEvent:
-		e.Text, e.Cut = Text(e.Text, cutMessages), true
+		e.Text, e.Line, e.Cut = Text(e.Text, cutMessages), Text(e.Line, MaxText), true
 		return e
 	case wire.StepStartedEvent:
 		short := make([]wire.Message, len(e.Messages))
@@ -58,11 +59,13 @@ func cut(body any) any {
 	case wire.ToolResultEvent:
 		e.Output, e.Tail = Text(e.Output, cutOutput), clipFront(e.Tail, MaxText)
 		e.Value, e.Error, e.Note = clipValue(e.Value), Text(e.Error, MaxText), Text(e.Note, MaxText)
+		e.Shown = cutShown(e.Shown)
 		return e
 	case wire.CellEvent:
 		e.Output, e.Tail = Text(e.Output, cutOutput), clipFront(e.Tail, MaxText)
 		c := &e.Cell
 		c.Code, c.Value, c.Note = Text(c.Code, MaxText), clipValue(c.Value), Text(c.Note, MaxText)
+		c.Calls, c.Shown = cutList(c.Calls, 32, 48), cutShown(c.Shown)
 		if c.Error != nil {
 			c.Error = &wire.CellFault{Type: Text(c.Error.Type, 256), Message: Text(c.Error.Message, MaxText/4), Traceback: Text(c.Error.Traceback, MaxText)}
 		}
@@ -71,9 +74,32 @@ func cut(body any) any {
 	return body
 }
 
+// cutShown keeps little of what stands beside an output: the cell's row has it.
+func cutShown(s wire.Shown) wire.Shown {
+	s.ImageErrors, s.Repair = cutList(s.ImageErrors, 4, 256), Text(s.Repair, 1<<10)
+	images := slices.Clone(s.Images[:min(len(s.Images), 4)])
+	for i := range images {
+		images[i].Name, images[i].Media = Text(images[i].Name, 128), Text(images[i].Media, 32)
+	}
+	s.Images = images
+	return s
+}
+
+func cutList(list []string, n, room int) []string {
+	list = slices.Clone(list[:min(len(list), n)])
+	for i := range list {
+		list[i] = Text(list[i], room)
+	}
+	return list
+}
+
 // cutMessage returns the beginning of a message that is longer than room: its text, and its calls in a form that is still
 // valid.
 func cutMessage(m wire.Message, room int) wire.Message {
+	if m.Line != "" {
+		m.Line = Text(m.Line, MaxText/2)
+		room -= MaxText/2 + len(`"line":"",`)
+	}
 	if len(JSON(m.Message)) <= room {
 		return m
 	}
@@ -89,7 +115,7 @@ func cutMessage(m wire.Message, room int) wire.Message {
 		}
 		room -= len(JSON(m.Message.Calls))
 	}
-	m.Message.Text = Text(c.Text, room)
+	m.Message.Text = Text(c.Text, max(0, room))
 	return m
 }
 

@@ -34,14 +34,24 @@ func TestEventsAreBounded(t *testing.T) {
 			many = append(many, m)
 			many[len(many)-1].Message = message.Message{Role: message.User, Text: m.Message.Text}
 		}
+		many[0].Line = text("line") // one wake joins at a time
+		shown := wire.Shown{Repair: text("repair")}
+		var called []string
+		for i := range rapid.SampledFrom([]int{0, 1, 6}).Draw(r, "notes") {
+			shown.ImageErrors = append(shown.ImageErrors, text("image error"))
+			called = append(called, text("name"))
+			if i < 4 {
+				shown.Images = append(shown.Images, wire.CellImage{N: i + 1, Media: text("media"), Name: text("file")})
+			}
+		}
 		cells := make([]string, len(m.Message.Calls))
 		for i := range cells {
 			cells[i] = ident.New(time.Now()).String()
 		}
 		for _, body := range []any{
-			wire.InputEvent{Text: text("input")}, wire.StepEndedEvent{Message: m, Cells: cells}, wire.StepStartedEvent{Messages: many, Model: strings.Repeat("m", 4096)},
-			wire.ToolResultEvent{Value: &value, Output: text("output"), Tail: text("tail"), Error: text("error"), Note: text("note")},
-			wire.CellEvent{Output: text("output"), Tail: text("tail"), Cell: wire.Cell{Code: text("code"), Value: &value, Note: text("note"),
+			wire.InputEvent{Text: text("input")}, wire.InputEvent{Line: text("line")}, wire.StepEndedEvent{Message: m, Cells: cells}, wire.StepStartedEvent{Messages: many, Model: strings.Repeat("m", 4096)},
+			wire.ToolResultEvent{Value: &value, Output: text("output"), Tail: text("tail"), Error: text("error"), Note: text("note"), Shown: shown},
+			wire.CellEvent{Output: text("output"), Tail: text("tail"), Cell: wire.Cell{Code: text("code"), Value: &value, Note: text("note"), Calls: called, Shown: shown,
 				Error: &wire.CellFault{Type: text("type"), Message: text("message"), Traceback: text("trace")}}},
 		} {
 			b := Event(body)
