@@ -11,12 +11,14 @@ import (
 	"soma/message"
 )
 
-// Act lets a tool run and writes request and response into the branch, both together when it is done. It returns the response.
+// Act lets a tool run and writes request and response into the branch, both together when it is done. It returns the
+// response.
 //
-// The order: the session's gate is asked (an Action); if it refuses, no tool runs, no hook is called, and the response says denied. Else
-// tool.pre, an error of which keeps the tool from running; the tool; exactly one of tool.post and tool.error; the messages. Whatever goes
-// wrong with the tool stands in the response (Status, and Result {"error": …}) and is no error of Act, an unknown tool and a panic too. The
-// error is that of writing the messages down (see AddContext); they are in the branch all the same.
+// The order: the session's gate is asked (an Action); if it refuses, no tool runs, no hook is called, and the response says
+// denied. Else tool.pre, an error of which keeps the tool from running; the tool; exactly one of tool.post and tool.error;
+// the messages. Whatever goes wrong with the tool stands in the response (Status, and Result {"error": …}) and is no error
+// of Act, an unknown tool and a panic too. The error is that of writing the messages down (see AddContext); they are in the
+// branch all the same.
 func (b *Branch) Act(ctx context.Context, call message.Call) (Message, error) {
 	if len(call.Arguments) == 0 {
 		call.Arguments = json.RawMessage("{}")

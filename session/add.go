@@ -9,11 +9,11 @@ import (
 	"soma/ident"
 )
 
-// Add puts a message at the end of the branch, in memory only, and returns it as it is kept. A message whose id the branch has
-// is replaced in its place; a system message takes the place of the one before, or becomes the first. Nobody is told.
+// Add puts a message at the end of the branch, in memory only, and returns it as it is kept. A message whose id the branch
+// has is replaced in its place; a system message takes the place of the one before, or becomes the first. Nobody is told.
 //
-// The error wraps ErrNeedsContext once the branch has persistence callbacks, ErrInvalid for a message that cannot be kept (also where
-// a replacement would make a system message of another one, or the reverse); nothing has changed then.
+// The error wraps ErrNeedsContext once the branch has persistence callbacks, ErrInvalid for a message that cannot be kept
+// (also where a replacement would make a system message of another one, or the reverse); nothing has changed then.
 func (b *Branch) Add(m Message) (Message, error) {
 	stored, _, err := b.put(false, m)
 	if err != nil {
@@ -22,8 +22,8 @@ func (b *Branch) Add(m Message) (Message, error) {
 	return stored[0], nil
 }
 
-// AddContext is Add, after which it calls every persistence callback in the order in which they were installed, and emits MessageAdded.
-// Errors of callbacks come back joined, with the message: it stays in the branch.
+// AddContext is Add, after which it calls every persistence callback in the order in which they were installed, and emits
+// MessageAdded. Errors of callbacks come back joined, with the message: it stays in the branch.
 func (b *Branch) AddContext(ctx context.Context, m Message) (Message, error) {
 	stored, err := b.add(ctx, m)
 	if stored == nil {

@@ -141,8 +141,8 @@ func (b *Branch) Owner() (ident.ID, bool) {
 	return owner.id, true
 }
 
-// User is the id of the session as text while the branch is a member, unless SetUser said otherwise. It marks the attachment; the person is
-// Session.User, or who an input names (WithUser).
+// User is the id of the session as text while the branch is a member, unless SetUser said otherwise. It marks the
+// attachment; the person is Session.User, or who an input names (WithUser).
 func (b *Branch) User() string { return b.at.Load().user }
 
 // SetUser sets User until the branch joins a session next. Leaving one clears it only if it still is that session's id.

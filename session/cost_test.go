@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// S-20, S-26: telling ten subscribers of an event allocates nothing but the list of their results, and nothing at all where nobody wants it.
+// S-20, S-26: telling ten subscribers of an event allocates nothing but the list of their results, and nothing at all where
+// nobody wants it.
 func TestEmitAllocates(t *testing.T) {
 	type event struct{ n int }
 	o := NewObserver(ObserverOptions{History: 100})

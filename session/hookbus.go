@@ -18,8 +18,8 @@ type Hook struct {
 	do func(ctx context.Context, args HookArgs) error
 }
 
-// NewHook makes a handler. do is called from each goroutine that emits; hook.ErrStop ends the chain (what the point announces goes on), and what
-// another error does depends on the point (package hook).
+// NewHook makes a handler. do is called from each goroutine that emits; hook.ErrStop ends the chain (what the point
+// announces goes on), and what another error does depends on the point (package hook).
 func NewHook(do func(ctx context.Context, args HookArgs) error) *Hook { return &Hook{do: do} }
 
 // HookArgs is what handlers of a point get. Which fields are filled depends on the point.
@@ -77,12 +77,13 @@ func (a HookArgs) MarshalJSON() ([]byte, error) {
 
 // HookBus calls handlers at the points of package hook. It begins without any. Making it or joining it emits nothing.
 //
-// At a point that blocks handlers run in order, and the first error or panic ends the emission and is returned. At all others errors and
-// panics are logged and the next handler runs. After the handlers exactly one HookSignal goes to the observer (none at message.add), and
-// what becomes of that is no matter for the emitter.
+// At a point that blocks handlers run in order, and the first error or panic ends the emission and is returned. At all
+// others errors and panics are logged and the next handler runs. After the handlers exactly one HookSignal goes to the
+// observer (none at message.add), and what becomes of that is no matter for the emitter.
 //
-// Handlers of a point run one after another in the goroutine that emits, over the list as it was when the emission began: first the defaults (or what
-// Replace put in their place), then those of On, each in the order of registration. All methods may be called from any goroutine and from handlers.
+// Handlers of a point run one after another in the goroutine that emits, over the list as it was when the emission began:
+// first the defaults (or what Replace put in their place), then those of On, each in the order of registration. All methods
+// may be called from any goroutine and from handlers.
 type HookBus struct {
 	observer *Observer
 	user     func() string
@@ -148,8 +149,8 @@ func (h *HookBus) Off(p hook.Point, handler *Hook) (n int, err error) {
 	return n, err
 }
 
-// SetDefaults gives a point the handlers that stand before those of On, unless Replace has spoken for the point. The error wraps hook.ErrUnknown
-// or ErrInvalid.
+// SetDefaults gives a point the handlers that stand before those of On, unless Replace has spoken for the point. The error
+// wraps hook.ErrUnknown or ErrInvalid.
 func (h *HookBus) SetDefaults(p hook.Point, handlers ...*Hook) error {
 	return h.change(p, func(c *chain) error {
 		if err := usable(handlers...); err != nil {
@@ -162,7 +163,8 @@ func (h *HookBus) SetDefaults(p hook.Point, handlers ...*Hook) error {
 	})
 }
 
-// Replace puts these handlers in the place of a point's defaults for good; none switches the defaults off. The error wraps hook.ErrUnknown or ErrInvalid.
+// Replace puts these handlers in the place of a point's defaults for good; none switches the defaults off. The error wraps
+// hook.ErrUnknown or ErrInvalid.
 func (h *HookBus) Replace(p hook.Point, handlers ...*Hook) error {
 	return h.change(p, func(c *chain) error {
 		if err := usable(handlers...); err != nil {
@@ -196,8 +198,8 @@ func (h *HookBus) HandlersFor(p hook.Point) ([]*Hook, error) {
 	return slices.Concat(c.defaults, c.on), nil
 }
 
-// Emit calls the handlers of args.Point. Any point may be emitted. The error wraps hook.ErrUnknown; at a point that blocks it is that of the
-// handler which objects.
+// Emit calls the handlers of args.Point. Any point may be emitted. The error wraps hook.ErrUnknown; at a point that blocks
+// it is that of the handler which objects.
 func (h *HookBus) Emit(ctx context.Context, args HookArgs) error {
 	err := h.emit(ctx, args)
 	if row, unknown := hook.Find(args.Point); unknown == nil && !row.Blocks {

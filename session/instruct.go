@@ -40,9 +40,10 @@ const MaxRounds = 100
 // ErrRounds: the model still called tools when it had been asked MaxRounds times.
 var ErrRounds = errors.New("too many rounds")
 
-// Instruct works an input through, as a run named "instruct": prompt.submit, which can refuse it before anything is written; the instruction; then the
-// model is asked (api.pre_call, api.stream_chunk for each piece, api.post_call) and the tools run that it calls (see Act), one after another, until it calls
-// none. It returns the model's last message. The error wraps ErrNoModel, ErrRounds, the model's error, what refused the input, or that of the context.
+// Instruct works an input through, as a run named "instruct": prompt.submit, which can refuse it before anything is
+// written; the instruction; then the model is asked (api.pre_call, api.stream_chunk for each piece, api.post_call) and the
+// tools run that it calls (see Act), one after another, until it calls none. It returns the model's last message. The error
+// wraps ErrNoModel, ErrRounds, the model's error, what refused the input, or that of the context.
 //
 // Instruct on one branch from several goroutines mixes their messages; it does not wait for the other.
 func (b *Branch) Instruct(ctx context.Context, in Input) (Message, error) {

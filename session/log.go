@@ -25,7 +25,8 @@ func (l *log) add(e LogEntry) {
 	*l = append(*l, e)
 }
 
-// AddLog writes a line into the branch's log. Calls of tools and models write theirs by themselves, under the kinds "tool" and "model".
+// AddLog writes a line into the branch's log. Calls of tools and models write theirs by themselves, under the kinds "tool"
+// and "model".
 func (b *Branch) AddLog(kind, text string) {
 	e := LogEntry{b.now(), kind, text}
 	b.mu.Lock()

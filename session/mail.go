@@ -20,8 +20,9 @@ type Letter struct {
 	Time      time.Time `json:"time"`
 }
 
-// Mail is a set of mailboxes in this program; package session/exchange has one. A session registers and unregisters its members while
-// it holds its lock, so an implementation must not call sessions, and must not wait for anything that lasts. It is safe for use by several goroutines.
+// Mail is a set of mailboxes in this program; package session/exchange has one. A session registers and unregisters its
+// members while it holds its lock, so an implementation must not call sessions, and must not wait for anything that lasts.
+// It is safe for use by several goroutines.
 type Mail interface {
 	// Register makes an empty mailbox. The error wraps ErrExists where the owner has one.
 	Register(owner ident.ID) error
@@ -50,8 +51,8 @@ func (s *Session) RegisterParticipant(id ident.ID) error {
 	return s.mail.Register(id)
 }
 
-// Send queues a letter of a member or participant; a zero recipient means everybody else. It arrives once somebody calls Collect or Sync. The error wraps
-// ErrNoMail, ErrNotFound for a sender without a mailbox, ErrFull.
+// Send queues a letter of a member or participant; a zero recipient means everybody else. It arrives once somebody calls
+// Collect or Sync. The error wraps ErrNoMail, ErrNotFound for a sender without a mailbox, ErrFull.
 func (s *Session) Send(sender, recipient ident.ID, content any, channel string) (Letter, error) {
 	if s.mail == nil {
 		return Letter{}, fmt.Errorf("cannot send: %w", ErrNoMail)

@@ -8,12 +8,14 @@ import (
 	"soma/ident"
 )
 
-// Include makes the branches members, in the order given. Who belongs to another session, or has the id of another member, refuses the whole
-// batch with ErrOwned; a nil branch with ErrInvalid: no branch has been changed then. Nothing else can fail.
+// Include makes the branches members, in the order given. Who belongs to another session, or has the id of another member,
+// refuses the whole batch with ErrOwned; a nil branch with ErrInvalid: no branch has been changed then. Nothing else can
+// fail.
 //
-// For each branch, in this order: it is added if it is absent; owner and User become the session's id; it shares the operations, has the observer,
-// the hook bus if that has been made, the session's memory if it has no store, a mailbox if it has none, and is the default if there is none. Including a
-// member again repairs what is missing and changes nothing else.
+// For each branch, in this order: it is added if it is absent; owner and User become the session's id; it shares the
+// operations, has the observer, the hook bus if that has been made, the session's memory if it has no store, a mailbox if
+// it has none, and is the default if there is none. Including a member again repairs what is missing and changes nothing
+// else.
 func (s *Session) Include(branches ...*Branch) error {
 	if err := s.include(branches, nil); err != nil {
 		return fmt.Errorf("cannot include: %w", err)
@@ -93,9 +95,10 @@ func (s *Session) join(b *Branch) {
 	}
 }
 
-// Remove makes a member a free branch: it leaves the set, its mailbox goes with all that is in it, owner, observer and hooks are cleared, the
-// registry is a fresh empty one, and User is cleared if it still is the session's id. If it was the default, the first branch that is left becomes it. Messages, their
-// order, model, tools, log, metadata and memory stay with the branch. The error wraps ErrNotFound where the id is no member's; nothing has changed then.
+// Remove makes a member a free branch: it leaves the set, its mailbox goes with all that is in it, owner, observer and
+// hooks are cleared, the registry is a fresh empty one, and User is cleared if it still is the session's id. If it was the
+// default, the first branch that is left becomes it. Messages, their order, model, tools, log, metadata and memory stay
+// with the branch. The error wraps ErrNotFound where the id is no member's; nothing has changed then.
 //
 // A branch joins another session by Remove there and Include here, never at one stroke.
 func (s *Session) Remove(id ident.ID) (*Branch, error) {
@@ -133,8 +136,8 @@ func (s *Session) Remove(id ident.ID) (*Branch, error) {
 	return b, nil
 }
 
-// NewBranch makes a branch and includes it; AsDefault makes it the default. The error wraps ErrInvalid, or ErrOwned where the options name the id of
-// another member.
+// NewBranch makes a branch and includes it; AsDefault makes it the default. The error wraps ErrInvalid, or ErrOwned where
+// the options name the id of another member.
 func (s *Session) NewBranch(o BranchOptions) (*Branch, error) {
 	if o.Now == nil {
 		o.Now = s.now
@@ -153,7 +156,8 @@ func (s *Session) NewBranch(o BranchOptions) (*Branch, error) {
 	return b, nil
 }
 
-// Split clones a member (see Branch.Clone) and includes the clone. The clone gets the session's memory, not that of its origin. The error wraps ErrNotFound.
+// Split clones a member (see Branch.Clone) and includes the clone. The clone gets the session's memory, not that of its
+// origin. The error wraps ErrNotFound.
 func (s *Session) Split(id ident.ID) (*Branch, error) {
 	b, err := s.Branch(id)
 	if err != nil {

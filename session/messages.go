@@ -7,9 +7,9 @@ import (
 	"soma/ident"
 )
 
-// messages are those of one branch. A clone begins with an origin, what it was split from, and copies nothing: the messages of the
-// origin are worked out when somebody reads them or one of them changes. The array of own may be shared with clones; they see it up to the length that it had
-// then, so appending is free, and a change in place copies the array first.
+// messages are those of one branch. A clone begins with an origin, what it was split from, and copies nothing: the messages
+// of the origin are worked out when somebody reads them or one of them changes. The array of own may be shared with clones;
+// they see it up to the length that it had then, so appending is free, and a change in place copies the array first.
 type messages struct {
 	origin *origin
 	own    []*Message

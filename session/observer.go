@@ -15,12 +15,12 @@ import (
 // Gate judges an event by its payload before anything else is done with it. An error or a panic is a no.
 type Gate func(ctx context.Context, payload any) (bool, error)
 
-// Observer keeps what happens in a session and tells those who want to know. Emit does, in this order: ask the gate, store, route
-// into named streams, call handlers.
+// Observer keeps what happens in a session and tells those who want to know. Emit does, in this order: ask the gate, store,
+// route into named streams, call handlers.
 //
 // The history holds the last events (Options.History of the session, DefaultHistory by default), 48 bytes each besides the
-// events themselves; Dropped counts what has left it. An event that leaves the history leaves its streams, which hold 8 bytes an event.
-// History and streams end with the program.
+// events themselves; Dropped counts what has left it. An event that leaves the history leaves its streams, which hold 8
+// bytes an event. History and streams end with the program.
 //
 // All methods may be called from any goroutine, and from within gates, routes and handlers.
 type Observer struct {

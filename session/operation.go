@@ -14,7 +14,8 @@ import (
 // Operation is a function that a program runs on a branch by name. args is whatever its callers agree on.
 type Operation func(ctx context.Context, b *Branch, args any) (any, error)
 
-// Operations is a registry of operations. All members of a session share one, so that what is registered later is there for all at once.
+// Operations is a registry of operations. All members of a session share one, so that what is registered later is there for
+// all at once.
 type Operations struct {
 	mu     sync.RWMutex
 	byName map[string]Operation
@@ -93,8 +94,8 @@ func (o *Operations) Find(name string) (Operation, bool) {
 	return op, ok
 }
 
-// RunOperation runs an operation on this branch as a run of the same name (see Run): one that every branch has, else one of the registry.
-// The error wraps ErrUnknownOperation where there is none, and ErrPanic where it panics.
+// RunOperation runs an operation on this branch as a run of the same name (see Run): one that every branch has, else one of
+// the registry. The error wraps ErrUnknownOperation where there is none, and ErrPanic where it panics.
 func (b *Branch) RunOperation(ctx context.Context, name string, args any) (any, error) {
 	op := builtin(name)
 	if op == nil {

@@ -8,12 +8,13 @@ import (
 	"soma/hook"
 )
 
-// PersistMessages makes write the one writer of the branch's messages: the branch gets a persistence callback that emits message.add, and
-// the point's defaults give way to a handler that finds the writer by the branch. What a writer returns is an error of AddContext;
-// errors of other handlers of the point are logged as at any other. A system message that the branch already has is written before PersistMessages returns; the
-// error is that of writing it.
+// PersistMessages makes write the one writer of the branch's messages: the branch gets a persistence callback that emits
+// message.add, and the point's defaults give way to a handler that finds the writer by the branch. What a writer returns is
+// an error of AddContext; errors of other handlers of the point are logged as at any other. A system message that the
+// branch already has is written before PersistMessages returns; the error is that of writing it.
 //
-// A branch has one writer: another call, on whatever bus, replaces it. Remove ends it. The error wraps ErrInvalid for a nil branch or writer.
+// A branch has one writer: another call, on whatever bus, replaces it. Remove ends it. The error wraps ErrInvalid for a nil
+// branch or writer.
 func (h *HookBus) PersistMessages(ctx context.Context, b *Branch, write Persist) error {
 	if b == nil || write == nil {
 		return fmt.Errorf("cannot persist messages: %w: a branch and a writer are needed", ErrInvalid)
@@ -77,7 +78,8 @@ func (b *Branch) unroute() {
 	}
 }
 
-// route installs the callback of a bus in the place of another bus's. It returns the system message that is there already, and the bus before.
+// route installs the callback of a bus in the place of another bus's. It returns the system message that is there already,
+// and the bus before.
 func (b *Branch) route(c *callback) (system Message, ok bool, before *HookBus) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -54,8 +54,9 @@ func (b *Branch) Message(id ident.ID) (Message, error) {
 	return *b.messages.all()[at], nil
 }
 
-// SetVisible hides all messages of the branch but these from models; their order stays that of the branch. Messages that are added later are
-// seen. Nothing is deleted. The error wraps ErrNotFound for an id that the branch does not have; nothing has changed then.
+// SetVisible hides all messages of the branch but these from models; their order stays that of the branch. Messages that
+// are added later are seen. Nothing is deleted. The error wraps ErrNotFound for an id that the branch does not have;
+// nothing has changed then.
 func (b *Branch) SetVisible(ids ...ident.ID) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,9 +80,9 @@ func (b *Branch) ShowAll() {
 	b.messages.visible, b.messages.upTo = nil, 0
 }
 
-// Conversation returns what a model sees in the form that providers take: the requests that follow an assistant message are its calls, and
-// the responses follow as tool messages in the order of the calls. The error says where requests and responses do not pair, as when one
-// of two is hidden.
+// Conversation returns what a model sees in the form that providers take: the requests that follow an assistant message are
+// its calls, and the responses follow as tool messages in the order of the calls. The error says where requests and
+// responses do not pair, as when one of two is hidden.
 func (b *Branch) Conversation() ([]message.Message, error) {
 	return conversation(b.Visible())
 }

@@ -22,9 +22,9 @@ func OpOf(ctx context.Context) string {
 	return op
 }
 
-// Run works on the branch, and lets the observer know: RunStart, then work, then exactly one of RunEnd and RunFailed, also when the context
-// ends or work panics; the error wraps ErrPanic then. Within a run of the same branch (work's context says so) it only calls work. Run
-// returns when work does: ending the context asks it to.
+// Run works on the branch, and lets the observer know: RunStart, then work, then exactly one of RunEnd and RunFailed, also
+// when the context ends or work panics; the error wraps ErrPanic then. Within a run of the same branch (work's context says
+// so) it only calls work. Run returns when work does: ending the context asks it to.
 func (b *Branch) Run(ctx context.Context, name string, work func(ctx context.Context) (any, error)) (any, error) {
 	if ctx.Value(runOf{b}) != nil {
 		return work(ctx)

@@ -9,8 +9,8 @@ import (
 	"soma/ident"
 )
 
-// Saved is what is kept of a session: it has a JSON form, which Restore takes back. Not kept are operations, observer and history, hooks, memory, tools,
-// models, logs, mailboxes and mail: the program sets them up again.
+// Saved is what is kept of a session: it has a JSON form, which Restore takes back. Not kept are operations, observer and
+// history, hooks, memory, tools, models, logs, mailboxes and mail: the program sets them up again.
 type Saved struct {
 	ID       ident.ID       `json:"id"`
 	Created  time.Time      `json:"created"`
@@ -33,7 +33,8 @@ type SavedBranch struct {
 	Visible *[]ident.ID `json:"visible,omitempty"`
 }
 
-// Save returns what is kept of the session. Each branch is read at one moment; branches that change meanwhile are read at different ones.
+// Save returns what is kept of the session. Each branch is read at one moment; branches that change meanwhile are read at
+// different ones.
 func (s *Session) Save() Saved {
 	s.mu.RLock()
 	saved := Saved{ID: s.id, Created: s.created, Name: s.name, User: s.user, Metadata: maps.Clone(s.metadata)}
@@ -64,8 +65,8 @@ func (b *Branch) save() SavedBranch {
 	return saved
 }
 
-// Restore makes the session again, with the members in their order and the default that it had, or none. Of the options it takes Memory, Mail, History, Log and
-// Now. The error wraps ErrInvalid where saved cannot have come from Save.
+// Restore makes the session again, with the members in their order and the default that it had, or none. Of the options it
+// takes Memory, Mail, History, Log and Now. The error wraps ErrInvalid where saved cannot have come from Save.
 func Restore(saved Saved, o Options) (*Session, error) {
 	o.ID, o.Name, o.User, o.Metadata = saved.ID, saved.Name, saved.User, saved.Metadata
 	s := prepare(o)

@@ -12,12 +12,12 @@ import (
 	"soma/ident"
 )
 
-// Session is a set of branches and what they share: one registry of operations, one observer, one hook bus, one default memory, one
-// set of mailboxes, and a default branch. It keeps no copy of what its branches own.
+// Session is a set of branches and what they share: one registry of operations, one observer, one hook bus, one default
+// memory, one set of mailboxes, and a default branch. It keeps no copy of what its branches own.
 //
-// All methods may be called from any goroutine; Include, Remove, NewBranch, Split and SetDefault also on sessions that share branches: of
-// two that include one branch at once exactly one gets it, and nobody sees a branch that has joined by half. A session needs no end: what nobody refers to any more is
-// collected, and nothing runs in the background.
+// All methods may be called from any goroutine; Include, Remove, NewBranch, Split and SetDefault also on sessions that
+// share branches: of two that include one branch at once exactly one gets it, and nobody sees a branch that has joined by
+// half. A session needs no end: what nobody refers to any more is collected, and nothing runs in the background.
 type Session struct {
 	id         ident.ID
 	created    time.Time
@@ -47,11 +47,12 @@ type Options struct {
 	// User is the person for whom the session works. Branch.User is another thing.
 	User     string
 	Metadata map[string]any
-	// Branches are the first members, in order, and Default the default branch, which is a member too. Without Default a fresh branch
-	// is made and becomes it, behind Branches.
+	// Branches are the first members, in order, and Default the default branch, which is a member too. Without Default a
+	// fresh branch is made and becomes it, behind Branches.
 	Branches []*Branch
 	Default  *Branch
-	// Memory is what each branch gets that has no store of its own. Without it one in memory is made when it is needed first. It cannot be set later.
+	// Memory is what each branch gets that has no store of its own. Without it one in memory is made when it is needed
+	// first. It cannot be set later.
 	Memory Memory
 	// Mail gives each member a mailbox; nil means that there are none.
 	Mail Mail
@@ -63,8 +64,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// New makes a session. The error wraps ErrOwned where a branch of the options belongs to another session, ErrInvalid for a nil branch; no branch
-// has been changed then.
+// New makes a session. The error wraps ErrOwned where a branch of the options belongs to another session, ErrInvalid for a
+// nil branch; no branch has been changed then.
 func New(o Options) (*Session, error) {
 	s := prepare(o)
 	branches, def := slices.Clone(o.Branches), o.Default

@@ -10,7 +10,8 @@ import (
 	"soma/session"
 )
 
-// maxDepth and maxParts bound how far a value is looked into that has no JSON form as a whole; what lies beyond is named by its type.
+// maxDepth and maxParts bound how far a value is looked into that has no JSON form as a whole; what lies beyond is named by
+// its type.
 const (
 	maxDepth = 32
 	maxParts = 1_000
@@ -73,8 +74,8 @@ func (w *walk) parts(v reflect.Value, depth int) any {
 	return text(v)
 }
 
-// part is one value inside another. What writes itself is tried as it is; all else is walked through, so that a cycle is not tried at
-// each of its turns.
+// part is one value inside another. What writes itself is tried as it is; all else is walked through, so that a cycle is
+// not tried at each of its turns.
 func (w *walk) part(v reflect.Value, depth int) any {
 	if v.IsValid() && v.CanInterface() {
 		switch v.Interface().(type) {

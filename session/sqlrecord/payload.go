@@ -12,8 +12,8 @@ import (
 // MaxPayload is the size of a payload in bytes at most.
 const MaxPayload = 16_384
 
-// maxSteps is how often a payload that is too large is made smaller before its data is left out; maxComplaint is what is told of one that cannot be
-// encoded, in characters.
+// maxSteps is how often a payload that is too large is made smaller before its data is left out; maxComplaint is what is
+// told of one that cannot be encoded, in characters.
 const (
 	maxSteps     = 8
 	maxComplaint = 256
@@ -27,9 +27,10 @@ type reference struct {
 	Recipient string       `json:"recipient,omitempty"`
 }
 
-// Payload is the JSON of what a signal carries, at most MaxPayload bytes. The envelope's own fields are not in it. A signal without fields of its own becomes its
-// data; one with fields becomes these, with the data as "payload". Of a message that was added only {"message_ref": …} is kept. What has no JSON form is
-// written as text. A larger payload becomes {"truncated": true, "original_bytes": n, "data": its beginning as text}, and what cannot be encoded at all
+// Payload is the JSON of what a signal carries, at most MaxPayload bytes. The envelope's own fields are not in it. A signal
+// without fields of its own becomes its data; one with fields becomes these, with the data as "payload". Of a message that
+// was added only {"message_ref": …} is kept. What has no JSON form is written as text. A larger payload becomes
+// {"truncated": true, "original_bytes": n, "data": its beginning as text}, and what cannot be encoded at all
 // {"sanitize_error": why}.
 func Payload(s session.Signal) (payload []byte) {
 	defer func() {
@@ -129,8 +130,8 @@ func fit(encoded []byte) []byte {
 	return empty
 }
 
-// prefix is the longest beginning of a JSON text that takes no more than room bytes when it is escaped once more. Such a text has no control characters, so that
-// only quotes and backslashes grow.
+// prefix is the longest beginning of a JSON text that takes no more than room bytes when it is escaped once more. Such a
+// text has no control characters, so that only quotes and backslashes grow.
 func prefix(text string, room int) string {
 	for i, r := range text {
 		size := utf8.RuneLen(r)

@@ -30,8 +30,8 @@ type Row struct {
 
 // Store appends rows.
 type Store interface {
-	// Append gives the row the next number of its session's one sequence and keeps it; if it fails, the number is free again. It may be called
-	// from several goroutines.
+	// Append gives the row the next number of its session's one sequence and keeps it; if it fails, the number is free
+	// again. It may be called from several goroutines.
 	Append(ctx context.Context, r Row) error
 }
 
@@ -46,9 +46,10 @@ type Recorder struct {
 	failed   atomic.Uint64
 }
 
-// Bind starts to write each event that the observer dispatches to its subscribers from now on, in the goroutine that emits it, under the session's id.
-// Events that the gate refuses are not dispatched. A store that fails does not disturb the emission: the row is lost, counted and logged. log may be nil. The
-// error wraps session.ErrInvalid where observer, id or store is missing.
+// Bind starts to write each event that the observer dispatches to its subscribers from now on, in the goroutine that emits
+// it, under the session's id. Events that the gate refuses are not dispatched. A store that fails does not disturb the
+// emission: the row is lost, counted and logged. log may be nil. The error wraps session.ErrInvalid where observer, id or
+// store is missing.
 func Bind(o *session.Observer, id ident.ID, store Store, log *slog.Logger) (*Recorder, error) {
 	if o == nil || id.IsZero() || store == nil {
 		return nil, fmt.Errorf("cannot bind: %w: an observer, a session id and a store are needed", session.ErrInvalid)
