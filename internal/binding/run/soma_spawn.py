@@ -82,9 +82,15 @@ class Process:
         self.leader = start_time(pid)
         self.handle = None     # pidfd; None where there is none to have
         try:
-            self.handle = os.pidfd_open(pid)
+            handle = [os.pidfd_open(pid)]
         except (OSError, AttributeError):
-            pass
+            return
+        try:
+            _above_streams(handle, 0)
+        except OSError:
+            os.close(handle[0])
+            return
+        self.handle = handle[0]
 
 
 def start(argv, stdin, cwd, env, door):
@@ -114,14 +120,18 @@ def start(argv, stdin, cwd, env, door):
 
 def _pipe(opened):
     """(read end, write end) of a new pipe, added to opened; never in the place of a standard stream that a cell closed."""
-    ends = []
-    for fd in os.pipe():
-        if fd <= 2:
-            low, fd = fd, fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3)
-            os.close(low)
-        opened.append(fd)
-        ends.append(fd)
-    return ends
+    opened += os.pipe()
+    for i in (-2, -1):
+        _above_streams(opened, i)
+    return opened[-2:]
+
+
+def _above_streams(opened, i):
+    """Give a descriptor of a list another number where it took the place of a standard stream."""
+    low = opened[i]
+    if low <= 2:
+        opened[i] = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)
+        os.close(low)
 
 
 def _widen(fd):
