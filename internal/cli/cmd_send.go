@@ -8,6 +8,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/cli/exit"
+	"soma/internal/cli/shell"
 	"soma/wire"
 )
 
@@ -39,8 +40,8 @@ func (a *app) cmdSend() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if command, ok := shellLine(text); ok && file == "" {
-				return a.runShell(ctx, s.ID, command)
+			if command, ok := shell.Line(text); ok && file == "" {
+				return shell.Run(ctx, lookingBack{a}, s.ID, command)
 			}
 			if p.ExitCode != nil {
 				return exit.Faultf(exit.Refused, "start another with soma run", "cannot send to process %d: it has ended", p.PID)

@@ -13,7 +13,7 @@ import (
 	"soma/internal/cli/plain"
 )
 
-// lookingBack is the program as the commands of the rooms evidence, pykernels and retention see it.
+// lookingBack is the program as the commands of the rooms evidence, pykernels, retention and shell see it.
 type lookingBack struct{ a *app }
 
 func (l lookingBack) Open() error { return l.a.open() }
