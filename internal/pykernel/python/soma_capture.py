@@ -276,11 +276,14 @@ class Capture:
     def save(self, path):
         """Write the exact bytes of what has ended to a file, whole or not at all; its absolute path.
 
-        ValueError while it runs, OutputLost where something is not kept, OSError from the disk."""
+        ValueError while it runs or where the path is no file, OutputLost where something is not kept, OSError from the disk."""
         if not self.ended:
             raise ValueError(f"{self.name} still runs: only the output of what has ended is saved")
         path = os.path.abspath(path)
-        draft = f"{path}.{os.urandom(6).hex()}.tmp"
+        target = os.path.realpath(path)
+        if os.path.exists(target) and not os.path.isfile(target):
+            raise ValueError(f"{path} is no file: what is there would be replaced")
+        draft = f"{os.path.dirname(target)}/.{os.urandom(6).hex()}.tmp"
         out = above_streams(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
         try:
             try:
@@ -295,7 +298,7 @@ class Capture:
                     write_all(out, data)
             finally:
                 os.close(out)
-            os.replace(draft, path)
+            os.replace(draft, target)
         except BaseException:
             try:
                 os.unlink(draft)

@@ -488,6 +488,15 @@ class Save(CaptureCase):
             with open(target, "rb") as f:
                 self.assertEqual(f.read(), data)
 
+    # P-060: a link is followed, as open() does; a name may be as long as the file system lets it
+    def test_link_and_long_name(self):
+        long = self.root + "/" + "n" * 255
+        os.symlink("n" * 255, self.root + "/link")
+        self.assertEqual(self.ended(b"abc").save(self.root + "/link"), self.root + "/link")
+        with open(long, "rb") as f:
+            self.assertEqual(f.read(), b"abc")
+        self.assertTrue(os.path.islink(self.root + "/link"))
+
     # P-060: in 64 KiB chunks, never the whole file in memory
     def test_chunks(self):
         c = self.ended(pattern(8 * MIB))
@@ -511,10 +520,13 @@ class Save(CaptureCase):
             self.assertRaises(OSError, self.ended(b"abc").save, target)
         self.assertRaises(OSError, self.ended(b"abc").save, self.root + "/none/target")
         os.mkdir(self.root + "/folder")
-        self.assertRaises(OSError, self.ended(b"abc").save, self.root + "/folder")
+        os.mkfifo(self.root + "/pipe")
+        for name in ("/folder", "/pipe"):
+            with self.assertRaisesRegex(ValueError, "is no file"):
+                self.ended(b"abc").save(self.root + name)
         with open(target) as f:
             self.assertEqual(f.read(), "old")
-        self.assertEqual(sorted(n for n in os.listdir(self.root) if n != "output"), ["folder", "target"])
+        self.assertEqual(sorted(n for n in os.listdir(self.root) if n != "output"), ["folder", "pipe", "target"])
 
 
 class Threads(CaptureCase):
