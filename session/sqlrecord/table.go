@@ -27,7 +27,7 @@ from session_signal where session = cast($1 as text)`
 )
 
 // attempts is how often a row is tried: another program may take the same number at the same moment, and one of the two is refused.
-const attempts = 3
+const attempts = 20
 
 // Table is a Store in the table session_signal of a database. The rows are the program's: it may delete the oldest ones of
 // a session, never the newest, from which the numbers go on. It may be used from several goroutines, and several may exist
