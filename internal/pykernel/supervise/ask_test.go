@@ -135,6 +135,10 @@ func TestUnreachable(t *testing.T) {
 	})
 	kernel, cell := h.Open("a", "1")
 	h.Outcome(cell)
+	var digest string
+	if err := h.Store.Query(t.Context(), `select bundle from kernel`, nil, func(scan func(...any) error) error { return scan(&digest) }); err != nil {
+		t.Fatal(err)
+	}
 	h.Stop()
 	cut.Store(true)
 	h.Start()
@@ -162,6 +166,9 @@ func TestUnreachable(t *testing.T) {
 		t.Errorf("observed %+v", o)
 	}
 	value(t, h.Outcome(h.Run("a", kernel, "1 + 1", time.Minute)), "2") // cells it runs all the same
+	if n := h.Count(`select count(*) from kernel where bundle = ?`, digest); n != 1 {
+		t.Error("the row does not say what the python kernel runs")
+	}
 	h.Change = was
 	h.Restart()
 	h.Attached(kernel)

@@ -2,6 +2,7 @@ package supervise_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -40,34 +41,42 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// P-127, P-040: the deadline of a cell holds in the background, also where others came before it that have none yet, and where it
-// swallows its interrupt.
+// P-127, P-040: the deadline of a cell holds in the background, also where others came before it that have none yet, where it swallows
+// its interrupt, and after a restart of the daemon.
 func TestDeadlineInTheBackground(t *testing.T) {
-	h := pykerneltest.New(t, probed)
-	kernel, cell := h.Open("a", "1")
-	h.Outcome(cell)
-	first := h.RunBehind("a", kernel, "import asyncio\nawait asyncio.sleep(300)", 5*time.Minute, 20*time.Millisecond)
-	h.Backgrounded(first)
-	began := time.Now()
-	deaf := h.RunBehind("a", kernel, `import time
+	for _, restarted := range []bool{false, true} {
+		t.Run(fmt.Sprint("restarted ", restarted), func(t *testing.T) {
+			t.Parallel()
+			h := pykerneltest.New(t, probed)
+			kernel, cell := h.Open("a", "1")
+			h.Outcome(cell)
+			first := h.RunBehind("a", kernel, "import asyncio\nawait asyncio.sleep(300)", 5*time.Minute, 20*time.Millisecond)
+			h.Backgrounded(first)
+			began := time.Now()
+			deaf := h.RunBehind("a", kernel, `import time
 end = time.monotonic() + 60
 while time.monotonic() < end:
     try:
         while time.monotonic() < end: pass
     except BaseException:
         pass`, time.Second, 50*time.Millisecond)
-	h.Backgrounded(deaf)
-	out := h.Outcome(deaf)
-	if out.Status != pykernel.CellTimedOut || !out.Background || !out.Wake {
-		t.Errorf("outcome %+v", out)
+			h.Backgrounded(deaf)
+			if restarted {
+				h.Restart()
+			}
+			out := h.Outcome(deaf)
+			if out.Status != pykernel.CellTimedOut || !out.Background || !out.Wake {
+				t.Errorf("outcome %+v", out)
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if out := h.Outcome(first); out.Status != pykernel.CellUnknown || !out.Wake || !strings.Contains(out.Note, "deadline") {
+				t.Errorf("the other one: %+v", out)
+			}
+			h.Gone(kernel)
+		})
 	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it took %s", took)
-	}
-	if out := h.Outcome(first); out.Status != pykernel.CellUnknown || !out.Wake || !strings.Contains(out.Note, "deadline") {
-		t.Errorf("the other one: %+v", out)
-	}
-	h.Gone(kernel)
 }
 
 // P-044: what was read after its end is told, once for a frame.

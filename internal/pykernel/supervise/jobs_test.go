@@ -109,14 +109,15 @@ func TestWatch(t *testing.T) {
 		o, _ := h.Sup.Observe(kernel)
 		changes <- o
 	})
+	for range 10 {
+		h.Sup.Publish(kernel)
+	}
+	if n := calls.Load(); n != 0 {
+		t.Errorf("called %d times for nothing", n)
+	}
 	h.Outcome(h.Run("a", kernel, "probe.start('j1', 'true')", time.Minute))
-	last := before
-	for last.Live == nil || *last.Live != 1 || len(last.Cells) != 0 {
-		next := <-changes
-		if reflect.DeepEqual(next, last) {
-			t.Errorf("called for nothing: %+v", next)
-		}
-		last = next
+	for last := before; last.Live == nil || *last.Live != 1 || len(last.Cells) != 0; {
+		last = <-changes // the last change is always told
 	}
 	stop()
 	stop()
@@ -187,6 +188,9 @@ func TestJobsKeepAKernel(t *testing.T) {
 	}
 	other, waits := h.Open("b", "2")
 	h.Until("the other one waits", func() bool { o, ok := h.Sup.Observe(other); return ok && o.State == "waiting" && o.Live == nil })
+	if h.Sup.Idle(kernel) {
+		t.Error("a python kernel with a job counts as idle")
+	}
 	behind := h.RunBehind("a", kernel, "p.kill(); probe.end('j1', p, wake=False)\nimport asyncio\nawait asyncio.sleep(1)", time.Minute, 10*time.Millisecond)
 	h.Backgrounded(behind)
 	live(h, kernel, 0)
@@ -200,6 +204,14 @@ func TestJobsKeepAKernel(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	value(t, h.Outcome(waits), "2") // it is idle now, and makes room
+	h.Outcome(h.Run("b", other, "probe.api.report_jobs('r', [{'id': 'far', 'command': 'make', 'service': True, 'started': 5}])", time.Minute))
+	live(h, other, 1)
+	if h.Sup.Idle(other) {
+		t.Error("a python kernel with a job elsewhere counts as idle")
+	}
+	h.Outcome(h.Run("b", other, "probe.api.report_jobs('r', [])", time.Minute))
+	live(h, other, 0)
+	h.Until("it is idle", func() bool { return h.Sup.Idle(other) })
 }
 
 // P-123: what a python kernel says of its jobs again after a restart of the daemon converges with what was recorded: the end of one
@@ -281,9 +293,10 @@ func TestStopJob(t *testing.T) {
 	h := pykerneltest.New(t, probed)
 	kernel, cell := h.Open("a", `p = probe.start('j1', 'sh', '-c', 'trap "" TERM; sh -c "trap \\"\\" TERM; echo \\$\\$ > child; while :; do sleep 0.1; done" & while :; do sleep 0.1; done')
 q = probe.start('old', 'sleep', '60', leader='7')
-r = probe.start('own', 'sleep', '60', pgid=__import__('os').getpgrp())`)
+r = probe.start('own', 'sleep', '60', pgid=__import__('os').getpgrp())
+s = probe.start('strange', 'sleep', '60', leader='1\0')`)
 	h.Outcome(cell)
-	o := live(h, kernel, 3)
+	o := live(h, kernel, 4)
 	child := pidIn(h, "child")
 	if err := h.Sup.StopJob(t.Context(), kernel, "j1"); err != nil {
 		t.Fatal(err)
@@ -306,5 +319,10 @@ r = probe.start('own', 'sleep', '60', pgid=__import__('os').getpgrp())`)
 	if err := h.Sup.StopJob(t.Context(), kernel, "own"); !errors.Is(err, supervise.ErrUnknownJob) {
 		t.Errorf("a job in the group of its python kernel: %v", err)
 	}
-	value(t, h.Outcome(h.Run("a", kernel, "p.wait(); q.kill(); r.kill(); 5", time.Minute)), "5")
+	// One that is named by nothing that could be a start time is nobody's to end.
+	if err := h.Sup.StopJob(t.Context(), kernel, "strange"); !errors.Is(err, supervise.ErrUnknownJob) || !alive(o.Jobs[3].PID) {
+		t.Errorf("a job without a start time: %v", err)
+	}
+	h.Until("its row", func() bool { return h.Count(`select count(*) from job where id = 'strange' and leader = ''`) == 1 })
+	value(t, h.Outcome(h.Run("a", kernel, "p.wait(); q.kill(); r.kill(); s.kill(); 5", time.Minute)), "5")
 }

@@ -107,8 +107,12 @@ func (k *kernel) riders() (ops []neuron.Op, forget func()) {
 		}
 	}
 	var items []string
+	behind := map[string]bool{} // they say it of open cells, also to the next daemon
+	for _, c := range k.cells {
+		behind[pykernel.BackgroundItem(c.id)] = true
+	}
 	for item, seq := range k.items {
-		if len(items) < maxRiders && seq <= k.proven && (seq > 0 || k.resent) {
+		if !behind[item] && len(items) < maxRiders && seq <= k.proven && (seq > 0 || k.resent) {
 			items = append(items, item)
 			ops = append(ops, &pykernel.DropInbox{Kernel: k.id, Item: item})
 		}
@@ -187,6 +191,9 @@ func (k *kernel) ended(ctx context.Context, c *cell, out pykernel.CellEnded, o p
 	ok := k.persist(ctx, "the outcome of a cell", func(ctx context.Context) error {
 		ops, forget := k.riders()
 		ops = append(append(ops, &pykernel.DropFrame{Kernel: k.id, Seq: c.seq}), more...)
+		if c.background {
+			ops = append(ops, &pykernel.DropInbox{Kernel: k.id, Item: pykernel.BackgroundItem(c.id)})
+		}
 		if item != nil {
 			ops = append(ops, &pykernel.InboxItem{Kernel: k.id, Item: *item, At: k.s.opt.Now()})
 		}
@@ -204,6 +211,7 @@ func (k *kernel) ended(ctx context.Context, c *cell, out pykernel.CellEnded, o p
 	}
 	k.mu.Lock()
 	k.cells = slices.DeleteFunc(k.cells, func(other *cell) bool { return other == c })
+	delete(k.items, pykernel.BackgroundItem(c.id))
 	k.used = k.s.opt.Now()
 	k.startClock()
 	k.mu.Unlock()
