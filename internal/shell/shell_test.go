@@ -19,11 +19,18 @@ import (
 	"soma/ident"
 	"soma/internal/neuron"
 	"soma/internal/neuron/engine"
+	"soma/internal/store/postgres"
+	"soma/internal/store/postgres/postgrestest"
 	"soma/internal/store/sqlite"
 	"soma/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// m runs the tests and then ends the server, before goroutines are counted.
+type m struct{ *testing.M }
+
+func (m m) Run() int { return postgrestest.Main(m.M) }
+
+func TestMain(t *testing.M) { goleak.VerifyTestMain(m{t}) }
 
 // patience bounds every wait of a test.
 const patience = 30 * time.Second
@@ -42,15 +49,30 @@ type world struct {
 	t         *testing.T
 	dir       string
 	workspace string
-	store     *sqlite.Store
+	open      func() (neuron.Store, error)
+	store     neuron.Store
 	engine    *engine.Engine
 	*Host
 	news chan struct{} // capacity 1: something was committed
 	stop func()
 }
 
+// onBoth runs a test on SQLite and on PostgreSQL.
+func onBoth(t *testing.T, fn func(t *testing.T, w *world)) {
+	t.Run("sqlite", func(t *testing.T) { fn(t, newWorld(t)) })
+	t.Run("postgres", func(t *testing.T) {
+		dsn := postgrestest.Database(t)
+		fn(t, newWorldOn(t, func() (neuron.Store, error) { return postgres.Open(t.Context(), dsn, postgres.Options{}) }))
+	})
+}
+
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, dir: t.TempDir(), workspace: t.TempDir(), news: make(chan struct{}, 1)}
+	path := filepath.Join(t.TempDir(), "soma.db")
+	return newWorldOn(t, func() (neuron.Store, error) { return sqlite.Open(t.Context(), path, sqlite.Options{}) })
+}
+
+func newWorldOn(t *testing.T, open func() (neuron.Store, error)) *world {
+	w := &world{t: t, dir: t.TempDir(), workspace: t.TempDir(), open: open, news: make(chan struct{}, 1)}
 	w.start()
 	t.Cleanup(func() { w.stop() })
 	branch := ident.Named("branch", "s")
@@ -77,14 +99,14 @@ func (w *world) start() {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	var err error
-	w.store, err = sqlite.Open(ctx, filepath.Join(w.dir, "soma.db"), sqlite.Options{})
+	w.store, err = w.open()
 	w.must(err)
 	log := slog.New(slog.NewTextHandler(w.t.Output(), nil))
 	w.Host = New(Options{Owner: "me", Reader: w.store, Dir: filepath.Join(w.dir, "shell"), Now: time.Now, Log: log,
 		Env: func() []string { return []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"} }})
 	w.engine, err = engine.New(engine.Options{
 		Store: w.store, Kinds: []*neuron.Kind{w.Neuron()}, Types: w.Aliases(), Adapters: map[string]neuron.Adapter{Kind: w.Adapter()},
-		Generation: w.store.Generation(), Log: log, Fatal: func(err error) { w.t.Errorf("engine: %v", err) },
+		Log: log, Fatal: func(err error) { w.t.Errorf("engine: %v", err) },
 		Committed: func([]*neuron.Record) {
 			select {
 			case w.news <- struct{}{}:
@@ -95,6 +117,11 @@ func (w *world) start() {
 	w.must(err)
 	w.Bind(w.engine)
 	w.must(w.engine.Start(ctx))
+	if several, ok := w.store.(*postgres.Store); ok { // this node is alone, and takes all places
+		taken, err := several.Take(ctx, w.engine.Fence(), neuron.AllPlaces())
+		w.must(err)
+		w.must(w.engine.Gain(ctx, taken))
+	}
 	w.must(w.Host.Start(ctx))
 	w.stop = func() {
 		wait, done := context.WithTimeout(ctx, patience)
@@ -192,8 +219,9 @@ func (w *world) gone(pid string) {
 }
 
 // P-129, I-21: a command runs once in the workspace, in a group of its own and without an input; what it prints is cleaned.
-func TestRun(t *testing.T) {
-	w := newWorld(t)
+func TestRun(t *testing.T) { onBoth(t, testRun) }
+
+func testRun(t *testing.T, w *world) {
 	const command = `pwd; read x || echo no input; printf 'é\033[31mred\033[0m\033]0;title\007 \377\n' >&2; echo run >> runs; exit 3`
 	w.run("s", "a", command)
 	c := w.end("s", "a")
@@ -316,8 +344,9 @@ func TestEnds(t *testing.T) {
 
 // P-129, N-10: a command that a stop of the daemon has ended is told as stopped; after a kill it is unknown, what is left of it
 // is killed, and it never runs again.
-func TestRestart(t *testing.T) {
-	w := newWorld(t)
+func TestRestart(t *testing.T) { onBoth(t, testRestart) }
+
+func testRestart(t *testing.T, w *world) {
 	w.run("s", "a", "echo run >> runs; echo $$; sleep 600")
 	pid := strings.TrimSpace(w.printed("s", "a", "\n"))
 	w.stop()
@@ -352,8 +381,9 @@ func TestRestart(t *testing.T) {
 }
 
 // A session runs 8 commands at once and keeps 256 that have ended.
-func TestCommandsAreBounded(t *testing.T) {
-	w := newWorld(t)
+func TestCommandsAreBounded(t *testing.T) { onBoth(t, testCommandsAreBounded) }
+
+func testCommandsAreBounded(t *testing.T, w *world) {
 	for i := range maxLive {
 		w.run("s", fmt.Sprint("live", i), "sleep 600")
 	}
@@ -366,9 +396,12 @@ func TestCommandsAreBounded(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	old := &statement{`insert into shell_command (session, id, branch, command, state, status, exit_code, note, bytes, kept, started_at, ended_at)
-select 's', 'old' || x, x'00', 'true', 'ended', 'exited', 0, '', 0, 0, 0, x from (with recursive n(x) as (select 1 union all select x + 1 from n where x < 300) select x from n)`, nil}
-	w.must(w.engine.Write(t.Context(), neuron.PlaceOf("s"), old))
+	var old []neuron.Op
+	for i := range maxKept + 40 {
+		old = append(old, &insertCommand{session: "s", id: fmt.Sprint("old", i), branch: []byte{0}, command: "true"},
+			&endCommand{session: "s", id: fmt.Sprint("old", i), outcome: outcome{Status: exited}, at: time.UnixMicro(int64(i))})
+	}
+	w.must(w.engine.Write(t.Context(), neuron.PlaceOf("s"), old...))
 	w.run("s", "last", "true")
 	w.end("s", "last")
 	n := 0

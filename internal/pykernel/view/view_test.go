@@ -19,11 +19,18 @@ import (
 	"soma/internal/neuron"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/view"
+	"soma/internal/store/postgres"
+	"soma/internal/store/postgres/postgrestest"
 	"soma/internal/store/sqlite"
 	"soma/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// m runs the tests and then ends the server, before goroutines are counted.
+type m struct{ *testing.M }
+
+func (m m) Run() int { return postgrestest.Main(m.M) }
+
+func TestMain(t *testing.M) { goleak.VerifyTestMain(m{t}) }
 
 // statement is a write that a test has laid down.
 type statement struct {
@@ -89,23 +96,52 @@ func (o *owners) Restart(_ context.Context, kernel string) (jobs, cells []string
 type world struct {
 	*view.View
 	t      *testing.T
-	store  *sqlite.Store
+	store  neuron.Store
 	fence  neuron.Fence
 	owners *owners
 	output string // folder
 }
 
+// onBoth runs a test on SQLite and on PostgreSQL.
+func onBoth(t *testing.T, fn func(t *testing.T, w *world)) {
+	t.Run("sqlite", func(t *testing.T) { fn(t, newWorld(t)) })
+	t.Run("postgres", func(t *testing.T) {
+		s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fn(t, newWorldOn(t, s))
+	})
+}
+
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, owners: &owners{seen: map[string]pykernel.Observation{}, answers: map[string]func(pykernel.Ask) (pykernel.Answer, error){},
-		watched: map[string][]func(){}}, output: filepath.Join(t.TempDir(), "output")}
-	var err error
-	if w.store, err = sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "soma.db"), sqlite.Options{}); err != nil {
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "soma.db"), sqlite.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
+	return newWorldOn(t, s)
+}
+
+func newWorldOn(t *testing.T, s neuron.Store) *world {
+	t.Helper()
+	w := &world{store: s, t: t, owners: &owners{seen: map[string]pykernel.Observation{}, answers: map[string]func(pykernel.Ask) (pykernel.Answer, error){},
+		watched: map[string][]func(){}}, output: filepath.Join(t.TempDir(), "output")}
 	t.Cleanup(func() { _ = w.store.Close() })
+	var err error
 	if w.fence, err = w.store.Claim(t.Context(), "here"); err != nil {
 		t.Fatal(err)
+	}
+	if several, ok := s.(*postgres.Store); ok { // this node is alone, and takes all places
+		taken, err := several.Take(t.Context(), w.fence, neuron.AllPlaces())
+		if err != nil {
+			t.Fatal(err)
+		}
+		places := *w.fence.Places
+		for p, how := range taken {
+			places[p] = how.Epoch
+		}
+		w.fence.Places = &places
 	}
 	if err := os.Mkdir(w.output, 0o700); err != nil {
 		t.Fatal(err)
@@ -176,8 +212,9 @@ func code(err error) wire.Code {
 }
 
 // P-046, P-121: live kernels with what their owners know, others by their rows; what is not known is nil.
-func TestKernels(t *testing.T) {
-	w := newWorld(t)
+func TestKernels(t *testing.T) { onBoth(t, testKernels) }
+
+func testKernels(t *testing.T, w *world) {
 	a, b := w.branch("s", 7), w.branch("py", 0)
 	w.kernel("k1", a, "s", "here", &pykernel.EndedKernel{ID: "k1", Reason: "it was ended", At: at})
 	w.kernel("k2", a, "s", "here")
@@ -231,8 +268,9 @@ func TestKernels(t *testing.T) {
 }
 
 // P-049, P-051: the book of jobs is the kernel's; without one it is read from the rows, and a stale one is not asked.
-func TestRecentJobs(t *testing.T) {
-	w := newWorld(t)
+func TestRecentJobs(t *testing.T) { onBoth(t, testRecentJobs) }
+
+func testRecentJobs(t *testing.T, w *world) {
 	a := w.branch("s", 1)
 	w.kernel("k1", a, "s", "here")
 	if _, err := w.RecentJobs(t.Context(), a.String()); code(err) != wire.Unreachable {
@@ -457,8 +495,9 @@ func TestCellOutput(t *testing.T) {
 }
 
 // P-064, P-066: images and traces of a cell are found by it, and what is not kept is said.
-func TestImagesAndTraces(t *testing.T) {
-	w := newWorld(t)
+func TestImagesAndTraces(t *testing.T) { onBoth(t, testImagesAndTraces) }
+
+func testImagesAndTraces(t *testing.T, w *world) {
 	w.branch("s", 1)
 	kept, lost := ident.Named("image", "1"), ident.Named("image", "2")
 	w.commit(&pykernel.KeepOutput{ID: kept, Bytes: []byte("PNG")})
