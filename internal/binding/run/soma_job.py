@@ -9,6 +9,7 @@ from time import monotonic, time
 import soma_spawn as spawn
 from soma_capture import OutputLost
 from soma_feed import Feed
+from soma_page import Page
 from soma_wire import HEAD, JOB_TAIL, PAGE_MAX
 
 DRAIN_SECONDS = 1.0      # for those who still hold the pipe when the process has ended
@@ -117,12 +118,12 @@ class Job:
         return self._output().tail(n, lines)
 
     def read(self, offset=None, limit=None):
-        """All output of an ended job (at most 1 MiB); or, also while it runs, the page of limit bytes (4 to 65,536) at a
-        byte offset: {text, offset, next_offset, size, running}."""
+        """All output of an ended job (at most 1 MiB); or, also while it runs, a page: the text of limit bytes (4 to 65,536)
+        at a byte offset. Go on at page.next_offset until it is None."""
         self._mark_read()
         if offset is None and limit is None:
             return self._output().text()
-        return self._output().page(offset or 0, PAGE_MAX if limit is None else limit)
+        return Page.of(self._output().page(offset or 0, PAGE_MAX if limit is None else limit))
 
     def save(self, path):
         """Write the exact output of an ended job to a file; the file's absolute path."""

@@ -1,4 +1,6 @@
 """What the daemon is told of jobs and may ask about them."""
+import os
+
 from room import RoomCase
 
 
@@ -174,6 +176,16 @@ class Asked(RoomCase):
         self.assertIn("16777216", lost["error"])
         self.assertTrue(self.ask("job_read", job="j1", limit=100)["page"]["text"].endswith("end\n"))
         self.assertEqual(self.ask("job_read", job="j1", limit=100, offset=16_777_000)["page"]["next_offset"], 16_777_100)
+
+    # P-050, P-051: a cell that holds the loop does not keep viewers from looking
+    def test_view_beside_a_busy_cell(self):
+        self.ok("j = run('echo up; sleep 600')\nawait until(lambda: j.size)")
+        self.c.execute("busy", "while not os.path.exists('go'): pass")
+        self.assertEqual([r["state"] for r in self.ask("job_list")["jobs"]], ["running"])
+        self.assertEqual(self.ask("job_read", job="j1", limit=100)["page"]["text"], "up\n")
+        with open(os.path.join(self.k.workspace, "go"), "w", encoding="utf-8"):
+            pass
+        self.c.done("busy")
 
     # P-025, P-052: a stop is answered once: when it has ended, or that it is not known; its owner is told of the end
     def test_stop(self):

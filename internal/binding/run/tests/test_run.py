@@ -94,8 +94,9 @@ class Handles(RoomCase):
         self.assertLess(len(value), 5000)
         self.assertTrue(value.endswith("99999\n100000"), value[-30:])
         self.assertIn("bytes before this: job.read(offset=0, limit=65536), job.head(lines=20), job.save(path))", value)
-        self.assertEqual(self.ok("j = jobs['j1']\np = j.read(offset=6, limit=8)\np"),
-                         {"offset": 6, "next_offset": 14, "size": 588895, "running": False, "text": "4\n5\n6\n7\n"})
+        self.assertEqual(self.ok("j = jobs['j1']\np = j.read(offset=6, limit=8)\nq = j.read(offset=588_890)\n"
+                                 "str(p), p.offset, p.next_offset, p.size, p.running, str(q), q.next_offset"),
+                         ("4\n5\n6\n7\n", 6, 14, 588_895, False, "0000\n", None))
         self.assertEqual(self.ok("len(j.read())"), 588_895)
 
 
