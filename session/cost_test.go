@@ -10,7 +10,7 @@ import (
 // S-20, S-26: telling ten subscribers of an event allocates nothing but the list of their results, and nothing at all where
 // nobody wants it.
 func TestEmitAllocates(t *testing.T) {
-	type event struct{ n int }
+	type event struct{}
 	o := NewObserver(ObserverOptions{History: 100})
 	o.SetGate(func(context.Context, any) (bool, error) { return true, nil })
 	for range 10 {
