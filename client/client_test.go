@@ -128,8 +128,25 @@ func TestRequests(t *testing.T) { // I-24
 			_, err := c.Processes(ctx, wire.ProcessFilter{All: true, Workspace: "w", Session: "s", After: 4, Limit: 5})
 			return err
 		},
-		"GET /v1/processes/3":           func() error { _, err := c.Process(ctx, 3); return err },
-		"GET /v1/processes/3?wait=1m0s": func() error { _, err := c.Wait(ctx, 3, 1<<50); return err },
+		"GET /v1/kernels":                                     func() error { _, err := c.Kernels(ctx, false); return err },
+		"GET /v1/kernels?all=true":                            func() error { _, err := c.Kernels(ctx, true); return err },
+		"GET /v1/branches/b/kernel":                           func() error { _, err := c.Kernel(ctx, "b"); return err },
+		"PUT /v1/branches/b/kernel/restart":                   func() error { _, err := c.RestartKernel(ctx, "b"); return err },
+		"GET /v1/branches/b/jobs":                             func() error { _, err := c.Jobs(ctx, "b"); return err },
+		"GET /v1/branches/b/jobs/recent":                      func() error { _, err := c.RecentJobs(ctx, "b"); return err },
+		"GET /v1/branches/b/jobs/j/output":                    func() error { _, err := c.JobOutput(ctx, "b", "j", client.End, 0); return err },
+		"GET /v1/branches/b/jobs/j/output?limit=5&offset=0":   func() error { _, err := c.JobOutput(ctx, "b", "j", 0, 5); return err },
+		"PUT /v1/branches/b/jobs/a%2Fb/stop":                  func() error { return c.StopJob(ctx, "b", "a/b") },
+		`PUT /v1/branches/b/complete {"text":"t","cursor":1}`: func() error { _, err := c.Complete(ctx, "b", "t", 1); return err },
+		"GET /v1/cells/x/trace":                               func() error { _, err := c.CellTrace(ctx, "x"); return err },
+		"GET /v1/cells/x/images/2":                            func() error { _, _, err := c.CellImage(ctx, "x", 2); return err },
+		"GET /readyz":                                         func() error { return c.Ready(ctx) },
+		`PUT /v1/sessions/s/shell/l {"command":"ls"}`:         func() error { _, err := c.RunShell(ctx, "s", "l", wire.RunShell{Command: "ls"}); return err },
+		"GET /v1/sessions/s/shell/l":                          func() error { _, err := c.ShellCommand(ctx, "s", "l"); return err },
+		"PUT /v1/sessions/s/shell/l/interrupt":                func() error { _, err := c.InterruptShell(ctx, "s", "l"); return err },
+		"GET /v1/sessions/s/shell/l/output?limit=4&offset=2":  func() error { _, err := c.ShellOutput(ctx, "s", "l", 2, 4); return err },
+		"GET /v1/processes/3":                                 func() error { _, err := c.Process(ctx, 3); return err },
+		"GET /v1/processes/3?wait=1m0s":                       func() error { _, err := c.Wait(ctx, 3, 1<<50); return err },
 		`PUT /v1/processes/3/signals/x {"signal":"pause"}`: func() error {
 			_, err := c.Signal(ctx, 3, "x", wire.Pause)
 			return err
@@ -261,6 +278,38 @@ func TestTimeIsOverWhileUnavailable(t *testing.T) {
 	var refusal *wire.Error
 	if !errors.As(err, &refusal) || refusal.Code != wire.Unavailable || refusal.Title != "not yet" {
 		t.Errorf("%v", err)
+	}
+}
+
+// P-052: a stop and a restart are never made again by themselves: not where nobody answers for it now, and not on a fresh
+// connection after one that broke.
+func TestStopIsMadeOnce(t *testing.T) {
+	var puts atomic.Int64
+	c := open(t, client.Options{Dial: daemon(t, func(w http.ResponseWriter, r *http.Request) {
+		speak(w, "")
+		switch {
+		case r.Method == http.MethodGet:
+			fmt.Fprint(w, "{}")
+		case puts.Add(1) == 1:
+			panic(http.ErrAbortHandler)
+		default:
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, `{"code":"unavailable","status":503,"title":"not now"}`)
+		}
+	})})
+	if _, err := c.Status(t.Context()); err != nil { // a connection is in the pool
+		t.Fatal(err)
+	}
+	if err := c.StopJob(t.Context(), "b", "j"); !errors.Is(err, client.ErrLost) || puts.Load() != 1 {
+		t.Errorf("on a connection that breaks: %v, asked %d times", err, puts.Load())
+	}
+	var refusal *wire.Error
+	if err := c.StopJob(t.Context(), "b", "j"); !errors.As(err, &refusal) || refusal.Code != wire.Unavailable || puts.Load() != 2 {
+		t.Errorf("where nobody answers: %v, asked %d times", err, puts.Load())
+	}
+	if _, err := c.RestartKernel(t.Context(), "b"); !errors.As(err, &refusal) || puts.Load() != 3 {
+		t.Errorf("a restart: %v, asked %d times", err, puts.Load())
 	}
 }
 

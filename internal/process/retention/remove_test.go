@@ -46,7 +46,7 @@ func (w *world) stored(session string) map[string]int64 {
 	return nil
 }
 
-// beside gives the first cell of a session an image and a trace, and its python kernel jobs.
+// beside gives the first cell of a session an image and a trace, its python kernel jobs, and the session commands of a person.
 func (w *world) beside(session string) {
 	w.t.Helper()
 	var id, kernel string
@@ -60,6 +60,8 @@ func (w *world) beside(session string) {
 		&pykernel.InsertTrace{Cell: id, Session: session, Kernel: kernel, Body: []byte("[]"), At: time.Now()})
 	w.later(`update cell set body = ? where id = ?`, body, id)
 	for i := range 300 {
+		w.later(`insert into shell_command (session, id, branch, command, state, status, note, bytes, kept, started_at)
+values (?, ?, ?, 'ls', 'ended', 'exited', '', 0, 0, 0)`, session, strconv.Itoa(i), cell[:])
 		w.rows = append(w.rows, &pykernel.EndJob{Kernel: kernel, Session: session, Job: pykernel.JobEnd{Job: strconv.Itoa(i), EndedAt: 1}})
 	}
 	w.now()
@@ -80,7 +82,7 @@ func TestRemove(t *testing.T) {
 		pid := w.one(`select min(pid) from process where session = 'a'`)
 		spent, spends := w.spent(), w.one(`select count(*) from ledger`)
 		b, b2, p := w.rowsOf("b"), w.rowsOf("b2"), w.rowsOf("p")
-		for table, least := range map[string]int64{"tool_call": 4, "cell": 4, "content": 4, "message": 12, "ledger": 7, "job": 600, "cell_trace": 2} {
+		for table, least := range map[string]int64{"tool_call": 4, "cell": 4, "content": 4, "message": 12, "ledger": 7, "job": 600, "cell_trace": 2, "shell_command": 600} {
 			if n := w.counts()[table]; n < least {
 				t.Errorf("%d rows in %s: there is too little to remove", n, table)
 			}
