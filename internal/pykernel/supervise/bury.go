@@ -40,10 +40,8 @@ func (k *kernel) bury(ctx context.Context, reason string) {
 			p.close()
 		}
 	}
-	for _, g := range groups {
-		if err := g.end(ctx); err != nil && ctx.Err() == nil {
-			k.log().Error("python kernel has left processes", "err", err)
-		}
+	if err := endGroups(ctx, groups); err != nil && ctx.Err() == nil {
+		k.log().Error("python kernel has left processes", "err", err)
 	}
 	if err := endMarked(ctx, k.id); err != nil && ctx.Err() == nil {
 		k.log().Error("python kernel has left processes", "err", err)

@@ -154,9 +154,30 @@ func (s *Supervisor) endLeft(ctx context.Context, id string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if err := s.endJobs(ctx, id); err != nil {
+		return err
+	}
 	if err := errors.Join(endMarked(ctx, id), os.RemoveAll(dir)); err != nil {
 		return err
 	}
 	s.opt.Log.Info("a python kernel was ended that another node has taken for lost", "kernel", id)
 	return nil
+}
+
+// endJobs ends the recorded jobs of a python kernel that have not ended by themselves and are those very processes still.
+func (s *Supervisor) endJobs(ctx context.Context, kernel string) error {
+	var all []group
+	err := s.opt.Reader.Query(ctx, `select pgid, leader from job where kernel = ? and state in ('running', 'lost') and leader <> ''`, []any{kernel},
+		func(scan func(...any) error) error {
+			var g group
+			err := scan(&g.pgid, &g.leader)
+			if st, serr := readStat(g.pgid); serr == nil && st.start == g.leader {
+				all = append(all, g)
+			}
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	return endGroups(ctx, all)
 }

@@ -134,42 +134,44 @@ type group struct {
 	leader string
 }
 
-// end ends every process of the group by SIGTERM, then SIGKILL, and waits for them; nothing is left, or the error says
+// end is endGroups for one group.
+func (g group) end(ctx context.Context) error { return endGroups(ctx, []group{g}) }
+
+// endGroups ends every process of the groups by SIGTERM, then SIGKILL, and waits for them; nothing is left, or the error says
 // what. The start time guards against a reused number: a group whose leader is another process by now is left alone.
-func (g group) end(ctx context.Context) error {
-	pgid := g.pgid
-	if pgid <= 1 {
-		return nil
-	}
+func endGroups(ctx context.Context, all []group) error {
 	for _, step := range [...]struct {
 		sig  unix.Signal
 		wait time.Duration
 	}{{unix.SIGTERM, termWait}, {unix.SIGKILL, killWait}} {
-		if st, err := readStat(pgid); err == nil && st.start != g.leader {
+		if all = living(all); len(all) == 0 {
 			return nil
 		}
-		if !groupLives(pgid) {
+		var err error
+		for _, g := range all {
+			if kerr := unix.Kill(-g.pgid, step.sig); kerr != nil && !errors.Is(kerr, unix.ESRCH) {
+				err = errors.Join(err, fmt.Errorf("cannot signal group %d: %w", g.pgid, kerr))
+			}
+		}
+		if awaitGroups(ctx, all, step.wait) {
 			return nil
 		}
-		if err := unix.Kill(-pgid, step.sig); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("cannot signal group %d: %w", pgid, err)
-		}
-		if awaitGroup(ctx, pgid, step.wait) {
-			return nil
+		if err != nil {
+			return err
 		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return fmt.Errorf("cannot end group %d: it lives on after SIGKILL", pgid)
+	return fmt.Errorf("cannot end group %d: it lives on after SIGKILL", all[0].pgid)
 }
 
-func awaitGroup(ctx context.Context, pgid int, wait time.Duration) (ended bool) {
+func awaitGroups(ctx context.Context, all []group, wait time.Duration) (ended bool) {
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	look := time.NewTicker(groupGap)
 	defer look.Stop()
-	for groupLives(pgid) {
+	for len(living(all)) > 0 {
 		select {
 		case <-look.C:
 		case <-deadline.C:
@@ -181,22 +183,30 @@ func awaitGroup(ctx context.Context, pgid int, wait time.Duration) (ended bool) 
 	return true
 }
 
-// groupLives reports whether a process of the group lives. kill(2) would count zombies that nobody reaps.
-func groupLives(pgid int) bool {
+// living returns the groups of which a process lives, but for those that are another's by now. kill(2) would count zombies that
+// nobody reaps.
+func living(all []group) (live []group) {
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return !errors.Is(unix.Kill(-pgid, 0), unix.ESRCH)
-	}
+	lives := map[int]bool{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if st, err := readStat(pid); err == nil && st.group == pgid && st.state != 'Z' && st.state != 'X' {
-			return true
+		if st, err := readStat(pid); err == nil && st.state != 'Z' && st.state != 'X' {
+			lives[st.group] = true
 		}
 	}
-	return false
+	for _, g := range all {
+		if g.pgid <= 1 || err == nil && !lives[g.pgid] || err != nil && errors.Is(unix.Kill(-g.pgid, 0), unix.ESRCH) {
+			continue
+		}
+		if st, err := readStat(g.pgid); err == nil && st.start != g.leader {
+			continue
+		}
+		live = append(live, g)
+	}
+	return live
 }
 
 type stat struct {
