@@ -75,7 +75,8 @@ class Executor:
             return int(left * 1000) + 1
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
-            self._native.trim()
+            if self._native.large():
+                self.cells.drain()
             if self._place.gone():
                 os._exit(process.ENDED)
             if self.ready:

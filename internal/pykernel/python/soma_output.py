@@ -166,13 +166,9 @@ class Native:
                 self._at += skipped + len(data)
             self._cut()
 
-    def trim(self):
-        """Keep the file small while no cell reads it."""
-        with self._lock:
-            size = os.fstat(self._fd).st_size
-            if size - self._cut_at > NATIVE_FILE:
-                self._at = size
-                self._cut()
+    def large(self):
+        """Whether it is time for a drain() though no cell asks for one. Any thread."""
+        return os.fstat(self._fd).st_size - self._cut_at > NATIVE_FILE
 
     def _cut(self):
         if self._at - self._cut_at < NATIVE_FILE // 2:

@@ -7,7 +7,7 @@ import sys
 import time
 import zlib
 
-from tests.client import BUNDLE, KernelCase
+from tests.client import BUNDLE, PATIENCE, KernelCase
 
 BINDINGS = os.path.abspath(os.path.join(BUNDLE, "../../binding"))
 MIB = 1 << 20
@@ -68,6 +68,20 @@ class Native(Case):
         self.assertEqual(c.run("d", "os.write(1, b'one'); os.write(2, b'two')")["output"]["head"], "onetwo")
         with open(k.dir + "/native", "rb") as f:
             self.assertEqual(f.read(), b"onetwo")
+
+    # P-204: what comes while no cell runs is counted and cut too; the file never stays large
+    def test_idle_flood(self):
+        k, c = self.bound()
+        c.run("c", "import os, threading\ngo = threading.Event()\ndef body():\n    go.wait()\n    for i in range(40): os.write(1, b'z' * (1 << 20))\n"
+                   "threading.Thread(target=body).start()\nasyncio.get_running_loop().call_later(0.05, go.set)")
+        until, found = time.monotonic() + PATIENCE, None
+        while time.monotonic() < until and (found is None or found.st_size < 40 * MIB or found.st_blocks * 512 > 17 * MIB):
+            c.ping()
+            found = os.stat(k.dir + "/native")
+        self.assertEqual(found.st_size, 40 * MIB)
+        self.assertLess(found.st_blocks * 512, 17 * MIB)
+        sizes = c.run("n", "[output.read(x, None, 64).size for x in ('c', 'native')]")["value"]
+        self.assertEqual(sizes, str([0, 40 * MIB]))
 
     # P-204, P-062: megabytes of native code that holds the interpreter lock: to the last byte in the file
     def test_lock_held(self):
