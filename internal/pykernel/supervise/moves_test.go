@@ -16,6 +16,7 @@ import (
 // as makes a home's supervisors those of one node among several.
 func as(h *pykerneltest.Home, node string) {
 	h.Change = func(o *supervise.Options) {
+		probed(o)
 		o.Node, o.Shared, o.RunDir = node, true, filepath.Join(h.Dir, "run-"+node)
 	}
 }
@@ -49,8 +50,10 @@ func TestKernelsOfAnotherNode(t *testing.T) {
 		}
 		return k.ID, cell
 	}
-	kernel, cell := insert("a", "import soma_guard; door = soma_guard.spawning(); door.__enter__()\nimport subprocess, time\nopen('child', 'w').write(str(subprocess.Popen(['sleep', '600'], start_new_session=True).pid))\nprint('runs', flush=True)\nwhile True: time.sleep(0.05)")
+	kernel, cell := insert("a", "import soma_guard; door = soma_guard.spawning(); door.__enter__()\nimport subprocess, time\nopen('child', 'w').write(str(subprocess.Popen(['sleep', '600'], start_new_session=True).pid))\nj = probe.start('j1', 'env', '-i', 'sleep', '600')\nprint('runs', flush=True)\nwhile True: time.sleep(0.05)")
 	h.Shown(cell, "runs")
+	job := live(h, kernel, 1).Jobs[0].PID
+	h.Until("the row of the job", func() bool { return h.Count(`select count(*) from job where state = 'running'`) == 1 })
 	pid := h.Sup.List()[0].OSPID
 	h.Stop()
 	unborn := h.Insert("b")
@@ -79,8 +82,11 @@ func TestKernelsOfAnotherNode(t *testing.T) {
 		t.Errorf("%d rows are left", n)
 	}
 	h.Until("they are let go", func() bool { return len(h.Sup.List()) == 0 })
-	if !alive(pid) {
-		t.Error("the process was ended by a node that it is not of")
+	if !alive(pid) || !alive(job) {
+		t.Error("the process or its job was ended by a node that it is not of")
+	}
+	if n := h.Count(`select count(*) from job where state = 'lost'`); n != 1 {
+		t.Error("the job is not lost")
 	}
 	if h.Outcomes(cell) != 1 {
 		t.Errorf("%d outcomes", h.Outcomes(cell))
@@ -94,6 +100,7 @@ func TestKernelsOfAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Until("the lost process ends", func() bool { return !alive(pid) })
+	h.Until("its job ends", func() bool { return !alive(job) })
 	h.Until("so does what it started", func() bool {
 		_, err := os.Stat(filepath.Join("/proc", string(child)))
 		return os.IsNotExist(err)
