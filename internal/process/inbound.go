@@ -104,9 +104,12 @@ func (w *work) takeCalls() error {
 	calls := w.reply.Message.Calls
 	w.s.Calls = nil
 	w.took.Cells = make([]string, len(calls))
-	left, full, err := w.h.room(w.t, w.s.Kernel.ID)
-	if err != nil {
-		return err
+	var left int
+	var full, err error
+	if len(calls) > 0 {
+		if left, full, err = w.h.room(w.t, w.s.Kernel.ID); err != nil {
+			return err
+		}
 	}
 	events := make([]turn.Call, len(calls))
 	for i, c := range calls {
