@@ -117,7 +117,7 @@ func (w *work) takeCalls() error {
 		row := &insertToolCall{id: open.Row, pid: w.pid, branch: w.s.Branch, step: w.took.Step, position: i, call: c,
 			state: "running", at: w.t.Now()}
 		err := cmp.Or(w.h.tools.Check(c), full)
-		if err == nil && left == 0 {
+		if err == nil && left <= 0 {
 			err = errCells
 		}
 		if err != nil {
