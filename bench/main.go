@@ -14,6 +14,7 @@ import (
 	"soma/bench/calls"
 	"soma/bench/emit"
 	"soma/bench/instance"
+	"soma/bench/kernels"
 	"soma/bench/library"
 	"soma/bench/measure"
 	"soma/bench/scale"
@@ -39,7 +40,9 @@ var figures = []figure{
 	{"binary_mb start", instance.Program},
 	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},
 	{"takeover two_daemons", instance.Several},
-	{"kernel_cold_p50 cell_commit_p50 idle_ticks", instance.Cells},
+	{"kernel_cold_p50 cell_commit_p50 kernel_rss idle_ticks", instance.Cells},
+	{"cell_link_p50", one(kernels.Link)},
+	{"interrupt_p95", one(instance.Interrupt)},
 	{"print_10mb print_10mb_once print_10mb_child", instance.Print},
 	{"registered_start registered_bytes warm_10k_mb", instance.Registered},
 	{"turn_disk_bytes", one(scale.File)},

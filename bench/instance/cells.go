@@ -18,7 +18,7 @@ const (
 )
 
 // Cells returns kernel_cold_p50 and cell_commit_p50, from the commit of a cell's execute frame to the commit of its result as
-// a follower of the session sees them, and idle_ticks of the daemon and one attached python kernel.
+// a follower of the session sees them, kernel_rss of the kernel after that, and idle_ticks of the daemon and one attached python kernel.
 func Cells(ctx context.Context, dir, fs string) (lines []measure.Line, err error) {
 	bin, err := build(ctx, dir)
 	if err != nil {
@@ -49,6 +49,15 @@ func Cells(ctx context.Context, dir, fs string) (lines []measure.Line, err error
 		return nil, err
 	}
 	lines = append(lines, millis("cell_commit_p50", median(warm[1:]), warmRuns, fs))
+	st, err := i.client.Status(ctx)
+	if err != nil || len(st.Kernels) != 1 {
+		return nil, errors.Join(err, fmt.Errorf("%d kernels", len(st.Kernels)))
+	}
+	mb, err := resident(st.Kernels[0].PID)
+	if err != nil {
+		return nil, err
+	}
+	lines = append(lines, measure.Line{Name: "kernel_rss", Value: mb, Unit: "MB", N: 1, FS: fs})
 	ticks, err := i.idle(ctx)
 	return append(lines, measure.Line{Name: "idle_ticks", Value: float64(ticks), Unit: "ticks in 20 s", N: 1, FS: fs}), err
 }
