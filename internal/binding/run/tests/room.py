@@ -2,6 +2,7 @@
 import ast
 import glob
 import os
+import textwrap
 
 from tests.client import KernelCase
 
@@ -38,9 +39,9 @@ class RoomCase(KernelCase):
         self.ok(PRELUDE)
 
     def cell(self, code, timeout_ms=60_000):
-        """Run a cell; its done frame."""
+        """Run a cell, without the indentation of its lines; its done frame."""
         self.count += 1
-        return self.c.run(f"c{self.count}", code, timeout_ms)
+        return self.c.run(f"c{self.count}", textwrap.dedent(code), timeout_ms)
 
     def ok(self, code):
         """Run a cell that has to succeed; its value, as an object where it is a literal."""

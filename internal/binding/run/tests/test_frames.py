@@ -212,10 +212,10 @@ class Ending(RoomCase):
     # P-108: with the kernel all its jobs end, those too that ignore a signal and what outlived its job
     def test_shutdown(self):
         self.ends("""
-a = run('trap "" TERM; echo up; while :; do sleep 1; done')
-b = run('sleep 600')
-await until(lambda: a.size)
-a.pid, b.pid""")
+            a = run('trap "" TERM; echo up; while :; do sleep 1; done')
+            b = run('sleep 600')
+            await until(lambda: a.size)
+            a.pid, b.pid""")
 
     # P-108: and so does what has outlived its job
     def test_shutdown_ends_what_is_left(self):

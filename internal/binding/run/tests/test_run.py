@@ -163,14 +163,14 @@ class Processes(RoomCase):
     # P-125: a job starts with default signals, none blocked, with the machine's limits, the kernel's mark and no open file of it
     def test_clean_start(self):
         self.ok("""
-import resource
-signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
-hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, hard))
-j = await run('grep -E "^Sig(Blk|Ign)" /proc/self/status; ulimit -S -d; ls /proc/self/fd | wc -w; ps -o pgid= -p $$; echo $$; echo $SOMA_KERNEL', env={'SOMA_KERNEL': None})
-signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
-""")
+            import resource
+            signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+            resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, hard))
+            j = await run('grep -E "^Sig(Blk|Ign)" /proc/self/status; ulimit -S -d; ls /proc/self/fd | wc -w; ps -o pgid= -p $$; echo $$; echo $SOMA_KERNEL', env={'SOMA_KERNEL': None})
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
+            """)
         blocked, ignored, data, files, group, pid, mark = self.ok("j.read()").split("\n")[:7]
         self.assertEqual(mark, "k7")
         self.assertEqual((blocked, ignored), ("SigBlk:\t" + "0" * 16, "SigIgn:\t" + "0" * 16))
@@ -217,9 +217,9 @@ class Streams(RoomCase):
     # P-208: a pipe that is slower than the job loses nothing and holds little; one that ends early holds nothing up
     def test_slow_pipe(self):
         self.assertEqual(self.ok("""
-j = run('head -c 3000000 /dev/zero')
-k = j.pipe("while n=$(head -c 100000 | wc -c); [ $n -gt 0 ]; do t=$((t + n)); sleep 0.01; done; echo $t")
-(await k).read()"""), "3000000\n")
+            j = run('head -c 3000000 /dev/zero')
+            k = j.pipe("while n=$(head -c 100000 | wc -c); [ $n -gt 0 ]; do t=$((t + n)); sleep 0.01; done; echo $t")
+            (await k).read()"""), "3000000\n")
         self.assertEqual(self.ok("j = run('head -c 560000 /dev/zero')\nk = j.pipe('sleep 1.5; wc -c')\n(await k).read(), j.size"), ("560000\n", 560_000))
         self.assertTrue(self.ok("j = run('yes')\nk = j.pipe('sleep 600')\nawait until(lambda: j.size > 300_000)\nawait asyncio.sleep(0.2)\n"
                                 "j.size < 2_000_000 and j.stop() and k.stop() and True"))
@@ -242,19 +242,19 @@ k = j.pipe("while n=$(head -c 100000 | wc -c); [ $n -gt 0 ]; do t=$((t + n)); sl
     # P-055: a job that writes without end neither holds up the loop nor grows the kernel
     def test_flood(self):
         lag, seen, grown = self.ok("""
-def rss():
-    with open('/proc/self/statm') as f: return int(f.read().split()[1]) * 4096
-j = run('yes')
-await until(lambda: j.size > 40_000_000)
-before, start, worst = rss(), j.size, 0
-for _ in range(300):
-    at = time.monotonic()
-    await asyncio.sleep(0)
-    worst = max(worst, time.monotonic() - at)
-await until(lambda: j.size > start + 40_000_000)
-got = j.size - start
-await j.stop()
-worst, got, rss() - before""")
+            def rss():
+                with open('/proc/self/statm') as f: return int(f.read().split()[1]) * 4096
+            j = run('yes')
+            await until(lambda: j.size > 40_000_000)
+            before, start, worst = rss(), j.size, 0
+            for _ in range(300):
+                at = time.monotonic()
+                await asyncio.sleep(0)
+                worst = max(worst, time.monotonic() - at)
+            await until(lambda: j.size > start + 40_000_000)
+            got = j.size - start
+            await j.stop()
+            worst, got, rss() - before""")
         self.assertLess(lag, 0.25)
         self.assertGreater(seen, 40_000_000)
         self.assertLess(grown, 8 << 20)
