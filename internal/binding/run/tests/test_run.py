@@ -195,6 +195,21 @@ class Streams(RoomCase):
         self.assertEqual(self.ok("path == os.path.abspath('copy.bin'), open(path, 'rb').read() == data, j.size"), (True, True, 1_280_000))
         self.assertEqual(self.ok("j = await run(['printf', r'\\303\\050x'])\nj.read()"), "\ufffd(x")
 
+    # P-058, P-060: previews and whole files are exact or refused, and a refusal leaves the file that was there
+    def test_refused_output(self):
+        self.ok("j = run('seq 100000; sleep 600')\nawait until(lambda: j.size == 588_895)\nfrom pathlib import Path\nPath('f').write_text('old')")
+        self.assertEqual(self.ok("j.head(3), j.head(lines=2), j.tail(2, lines=1), j.head(0), j.tail(lines=0)"),
+                         ("1\n2", "1\n2\n", "100000\n", "", ""))
+        for code in ("j.head(65537)", "j.tail(lines=65537)", "j.head(lines=50000)", "j.tail(-1)"):
+            self.fails(code, "ValueError", "job.read(", "job.save(path)")
+        self.fails("j.save('f')", "ValueError", "still runs")
+        self.fails("j.read()", "ValueError", "still runs")
+        self.fails("j.read(0, 3)", "ValueError", "4 to 65536")
+        self.ok("await j.stop()\nbig = await run('seq 300000')\nos.unlink(big._capture.spill_note()['path'])")
+        self.fails("big.save('f')", "soma_capture.OutputLost", "missing")
+        self.assertEqual(self.ok("Path('f').read_text(), sorted(os.listdir('.')), j.save('f') == os.path.abspath('f'), os.path.getsize('f')"),
+                         ("old", ["f"], True, 588_895))
+
     # P-056: a pipe gives all bytes from the first on, early or late, as long as they are kept
     def test_pipe(self):
         self.assertEqual(self.ok("j = run('printf é; sleep 0.1; seq 3')\nawait until(lambda: j.size)\nk = j.pipe('cat', '-n')\n(await k).read()"),
