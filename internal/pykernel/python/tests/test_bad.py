@@ -40,7 +40,8 @@ class Ends(KernelCase):
     # P-202: a cell that swallows KeyboardInterrupt and CancelledError ends only by itself, with its own status
     def test_swallowed(self):
         k, c = self.attached()
-        c.execute("c1", "n = 0\nprint('begun', flush=True)\nwhile not os.path.exists('go'):\n    try:\n        while not os.path.exists('go'): pass\n"
+        c.execute("c1", "n = 0\nprint('begun', flush=True)\ndef spin():\n    while not os.path.exists('go'): pass\n"
+                        "while not os.path.exists('go'):\n    try: spin()\n"
                         "    except KeyboardInterrupt: n += 1; print('hit', n, flush=True)\nn >= 2")
         c.printed("c1", "begun")
         for i in (1, 2):
