@@ -35,8 +35,15 @@ class RoomCase(KernelCase):
         with open(folder + "/soma_probe.py", "w", encoding="utf-8") as f:
             f.write(PROBE)
         self.k, self.c = self.attached(bundle=folder, modules=("soma_run", "soma_probe"), env={"SOMA_KERNEL": "k7"})
+        self.addCleanup(self.end_jobs)
         self.count = 0
         self.ok(PRELUDE)
+
+    def end_jobs(self):
+        """Let the kernel end what a test has left running; a kernel that is killed would leave it."""
+        if self.k.process.poll() is None:
+            self.k.attach().frame("shutdown")
+            self.k.wait()
 
     def cell(self, code, timeout_ms=60_000):
         """Run a cell, without the indentation of its lines; its done frame."""
