@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"soma/ident"
@@ -39,6 +40,10 @@ func (k *kernel) backgrounded(ctx context.Context, seq uint64, b *pykernel.Backg
 // read tells the owner which results have been read after their end.
 func (k *kernel) read(ctx context.Context, seq uint64, s *pykernel.Seen) {
 	item := pykernel.SeenItem(seq)
+	for _, list := range []*[]string{&s.Cells, &s.Jobs} {
+		*list = slices.DeleteFunc(*list, func(id string) bool { return !named(id) })
+		*list = (*list)[:min(len(*list), maxJobs)]
+	}
 	if k.known(item, seq) || len(s.Cells)+len(s.Jobs) == 0 || k.tellOwner(ctx, "what has been read",
 		ident.Named(k.id, item), pykernel.Cause{}, pykernel.SeenAlias, pykernel.ResultsSeen{Kernel: k.id, Cells: s.Cells, Jobs: s.Jobs}, seq, item) {
 		k.link.Settle(seq)

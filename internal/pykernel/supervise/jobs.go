@@ -18,9 +18,25 @@ import (
 // The methods of this file keep what a python kernel says of its jobs. It counts as soon as it is heard: the groups of jobs are
 // ended with their python kernel whether or not their rows were committed.
 
+// Bounds of what a python kernel may tell of its jobs.
+const (
+	maxJobs = 4096 // that run at once; more are only found by their mark
+	maxName = 128  // bytes of the id of a job or cell
+)
+
+// named reports whether an id may be kept.
+func named(id string) bool { return 0 < len(id) && len(id) <= maxName }
+
 // jobStarted takes a job that runs. Repeats change nothing.
 func (k *kernel) jobStarted(seq uint64, j *pykernel.JobStart) {
 	k.mu.Lock()
+	_, known := k.jobs[j.Job]
+	if !named(j.Job) || len(j.Cell) > maxName || !known && len(k.jobs) >= maxJobs {
+		k.mu.Unlock()
+		k.log().Warn("a job of a python kernel is not recorded: there are too many, or its id is too long", "jobs", maxJobs)
+		k.link.Settle(seq)
+		return
+	}
 	k.jobs[j.Job] = kept(*j)
 	delete(k.missing, j.Job)
 	k.mu.Unlock()
@@ -45,6 +61,10 @@ func kept(j pykernel.JobStart) pykernel.JobStart {
 
 // jobEnded takes the end of a job. The owner is told of each: it may wait for nothing else any more.
 func (k *kernel) jobEnded(seq uint64, e *pykernel.JobEnd) {
+	if !named(e.Job) || len(e.Cell) > maxName {
+		k.link.Settle(seq)
+		return
+	}
 	k.mu.Lock()
 	start, ok := k.jobs[e.Job]
 	if !ok {
@@ -89,6 +109,9 @@ func (k *kernel) reconcile(h *frame.Hello) {
 	live := make(map[string]pykernel.JobStart, len(h.Jobs))
 	var unrecorded []pykernel.JobStart
 	for _, j := range h.Jobs {
+		if !named(j.Job) || len(j.Cell) > maxName || len(live) == maxJobs {
+			continue
+		}
 		j = kept(j)
 		live[j.Job] = j
 		if _, ok := k.jobs[j.Job]; !ok {
@@ -110,12 +133,14 @@ func (k *kernel) reconcile(h *frame.Hello) {
 	}
 }
 
-func shortened(items []pykernel.JobItem) []pykernel.JobItem {
-	items = slices.Clone(items[:min(len(items), pykernel.MaxObserved)])
-	for i := range items {
-		items[i].Command = pykernel.Cut(items[i].Command, pykernel.MaxCommand)
+func shortened(items []pykernel.JobItem) (short []pykernel.JobItem) {
+	for _, item := range items {
+		if len(short) < pykernel.MaxObserved && named(item.ID) {
+			item.Command = pykernel.Cut(item.Command, pykernel.MaxCommand)
+			short = append(short, item)
+		}
 	}
-	return items
+	return short
 }
 
 // loseMissing ends the rows of jobs whose end should have come by now: all that an earlier daemon has not acknowledged has come

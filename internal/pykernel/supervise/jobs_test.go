@@ -174,6 +174,31 @@ for i in range(300):
 	}
 }
 
+// What a python kernel tells of jobs is bounded: ids, and how many run.
+func TestJobsThatAreTooMany(t *testing.T) {
+	h := pykerneltest.New(t, probed)
+	kernel, cell := h.Open("a", `frame = {'pid': 1, 'pgid': 1, 'leader': '', 'command': 'c', 'service': False, 'started_at': 1}
+for i in range(4200):
+    probe.api.send('job_start', {'job': f'm{i}', **frame})
+probe.api.send('job_start', {'job': 'x' * 129, **frame})
+probe.api.send('job_start', {'job': '', **frame})
+probe.end('y' * 129)
+probe.api.send('seen', {'cells': ['z' * 129], 'jobs': ['m1']})`)
+	if m := h.Outcome(cell); m.Status != pykernel.CellOK {
+		t.Fatalf("%+v", m)
+	}
+	live(h, kernel, 4096)
+	if m := h.Read(1); len(m[0].Cells) != 0 || len(m[0].Jobs) != 1 {
+		t.Errorf("told %+v", m)
+	}
+	h.Restart()
+	live(h, kernel, 4096)
+	value(t, h.Outcome(h.Run("a", kernel, "1 + 1", time.Minute)), "2")
+	if n := h.Count(`select count(*) from job where length(id) > 128 or id = ''`); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
+
 // P-045, P-128: a python kernel with a job or a cell in the background is not ended to make room.
 func TestJobsKeepAKernel(t *testing.T) {
 	h := pykerneltest.New(t, func(o *supervise.Options) { probed(o); o.MaxLive = 1 })
