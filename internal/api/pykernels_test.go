@@ -18,6 +18,7 @@ type kernels struct {
 	mu       sync.Mutex
 	jobs     map[string]*jobText
 	told     map[int]func()
+	looks    int
 	next     int
 	away     bool // it cannot be asked
 	stubborn bool
@@ -71,9 +72,17 @@ func (k *kernels) running() []wire.RunningJob {
 	return list
 }
 
+// looked returns how often somebody has looked at a kernel.
+func (k *kernels) looked() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.looks
+}
+
 func (k *kernels) Kernel(_ context.Context, branch string) (wire.KernelView, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.looks++
 	switch branch {
 	case "b1":
 	case "b2":
@@ -214,7 +223,9 @@ func TestFollowKernel(t *testing.T) {
 	if first.kind != wire.KernelObserved || first.id != "" || !strings.Contains(first.data, `"live_job_count":1`) || !strings.Contains(first.data, `"id":"j1"`) {
 		t.Fatalf("first comes %+v", first)
 	}
+	looked := r.kernels.looked()
 	r.kernels.tell() // nothing but the memory and the last use is another one
+	r.await(t, func() bool { return r.kernels.looked() > looked })
 	r.kernels.write("j1", "", false)
 	if second := in.event(); !strings.Contains(second.data, `"live_job_count":0`) || !strings.Contains(second.data, `"running_jobs":[]`) {
 		t.Errorf("after the end of the job comes %+v", second)

@@ -283,6 +283,11 @@ func TestOutput(t *testing.T) {
 	if p, err := w.Output(t.Context(), "s", "a", 1000, 8); err != nil || p.Text != "" || p.Next != nil {
 		t.Errorf("past the end: %+v, %v", p, err)
 	}
+	w.run("s", "half", `printf 'a\303'; sleep 0.2; printf '\251\360\237'`)
+	w.end("s", "half")
+	if text, _ := w.text("s", "half", 100); text != "aé\uFFFD" && text != "aé\uFFFD\uFFFD" {
+		t.Errorf("what comes in halves is %q", text)
+	}
 	w.run("s", "big", `head -c 20000000 /dev/zero | tr '\0' x; echo; exit 5`)
 	c := w.end("s", "big")
 	if c.Bytes != 20_000_001 || c.Kept != wire.MaxShellKept || *c.ExitCode != 5 {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -482,7 +483,11 @@ func TestCellOutput(t *testing.T) {
 	if err := os.Symlink(outside, link); err != nil {
 		t.Fatal(err)
 	}
-	for i, path := range []string{outside, link, w.output, "/proc/self/environ", "secret", filepath.Join(w.output, "gone")} {
+	inner, fifo := filepath.Join(w.output, "inner"), filepath.Join(w.output, "fifo")
+	if err := errors.Join(os.Symlink("one.txt", inner), syscall.Mkfifo(fifo, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for i, path := range []string{outside, link, inner, fifo, w.output, "/proc/self/environ", "secret", filepath.Join(w.output, "gone")} {
 		id := fmt.Sprint("evil", i)
 		spill(id, path, 100)
 		if p := page(id, 15, 8); p.Kept || p.Text != "" || p.Next != 990 {
