@@ -87,6 +87,11 @@ class Link:
                 self._outbox.add(body, key)
                 self._pump()
 
+    def takes_live(self):
+        """Whether live output would be written at this moment."""
+        with self._lock:
+            return self._current is not None and not self._current.waiting
+
     def show(self, cell, offset, text):
         """Write live output, or drop it when the socket would block or nobody is attached. True when written."""
         with self._lock:

@@ -58,7 +58,10 @@ class Watch:
             self.show(capture)
 
     def show(self, capture):
-        """Show one piece of a cell's live output now; False when there is none. Any thread."""
+        """Show one piece of a cell's live output now; False when there is none, or the line takes none at this moment: then
+        it is kept for later. Any thread."""
+        if not self._link.takes_live():
+            return False
         piece = capture.take_live()
         if piece is None:
             return False
@@ -68,7 +71,7 @@ class Watch:
     def _show_some(self, capture):
         for _ in range(_PIECES):
             if not self.show(capture):
-                return
-        if capture.ended and capture.pending():
+                break
+        if capture.ended and capture.pending() and self._link.attached():
             with self._lock:
                 self._late.add(capture)

@@ -144,7 +144,7 @@ class Idle(KernelCase):
         c.run("short", "1")
         while len(os.listdir(f"/proc/{k.process.pid}/task")) > 2:
             c.ping()
-        done = c.run("long", "while len(threading.enumerate()) < 3: pass\nsorted(t.name for t in threading.enumerate())")
+        done = c.run("long", "import threading\nwhile len(threading.enumerate()) < 3: pass\nsorted(t.name for t in threading.enumerate())")
         self.assertEqual(eval(done["value"]), ["MainThread", "soma reader", "soma watch"])
         while len(os.listdir(f"/proc/{k.process.pid}/task")) > 2:
             c.ping()
