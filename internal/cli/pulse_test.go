@@ -62,6 +62,16 @@ func TestPulse(t *testing.T) {
 		if got := after(time.Minute); got != "" {
 			t.Errorf("after something was said: %q", got)
 		}
+		show(new(play).event(wire.CellEnded, wire.CellEvent{Cell: wire.Cell{ID: "c", Status: "ok"}}))
+		// P-053: work in the background is named once it has lasted for three seconds.
+		blocked := wire.State{State: wire.Blocked, Reason: "background work", Since: noon}
+		show(new(play).event(wire.ProcessState, wire.StateEvent{State: blocked}))
+		if got := after(2900 * time.Millisecond); strings.Contains(got, "background") {
+			t.Errorf("background work that is young: %q", got)
+		}
+		if got := after(1200 * time.Millisecond); !strings.Contains(got, "work goes on in the background; no news for 3 s") {
+			t.Errorf("background work that lasts: %q", got)
+		}
 		if err := p.finish(); err != nil {
 			t.Error(err)
 		}

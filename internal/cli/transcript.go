@@ -245,6 +245,10 @@ func (t *transcript) move(s *wire.State) {
 	t.state = *s
 }
 
+// onBackground is why a process is blocked that nobody needs: cells or jobs of its agent run on. It is named on a terminal only,
+// once it lasts (pulseAfter): most of it has ended before that.
+const onBackground = "background work"
+
 // waitingFor says what a person must know of a blocked process; it is empty for the waits of every turn.
 func waitingFor(s wire.State) string {
 	text, words := "", ""
@@ -252,7 +256,7 @@ func waitingFor(s wire.State) string {
 		words = ": " + s.Detail
 	}
 	switch s.Reason {
-	case onInput, "tool result", "":
+	case onInput, onBackground, "tool result", "":
 	case "paused":
 		text = "paused; go on with soma resume"
 	case "crash loop":
@@ -326,8 +330,11 @@ func (t *transcript) busy() string {
 			return "the cell runs"
 		}
 	}
-	if t.state.State == wire.Running {
+	switch {
+	case t.state.State == wire.Running:
 		return "the model is asked"
+	case t.state.State == wire.Blocked && t.state.Reason == onBackground:
+		return "work goes on in the background"
 	}
 	return ""
 }
