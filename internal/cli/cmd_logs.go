@@ -31,8 +31,8 @@ func (a *app) cmdLogs() *cobra.Command {
 		Use:   "logs PID | logs --cell ID | logs --daemon",
 		Short: "print a whole transcript, a cell's whole output, or the daemon's log",
 		Long: "logs prints all that was asked, said and run in a process, with whole code; the output of a cell is folded there, and\n" +
-			"with --cell ID all of it that was kept is printed: 1 MiB from the start and 64 KiB from the end. The folding line names\n" +
-			"the ID. --daemon prints the end of the daemon's log and needs no daemon.",
+			"with --cell ID all of it that was kept is printed: 16 MiB from the start and 64 KiB from the end, also while the cell runs.\n" +
+			"The folding line names the ID. --daemon prints the end of the daemon's log and needs no daemon.",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: a.completePID,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -45,7 +45,7 @@ var Codes = []struct {
 	{Killed, "the process was killed"},
 	{Usage, "wrong use of the command line"},
 	{BadFile, "a file that was given is not good"},
-	{NotFound, "there is no such process, session or cell"},
+	{NotFound, "there is no such process, session, cell, kernel or job"},
 	{NoDaemon, "no daemon answers"},
 	{NoPython, "python is missing or too old"},
 	{Home, "the home is locked, not writable, or of another schema"},
