@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"reflect"
 	"strconv"
 	"time"
@@ -54,6 +55,30 @@ func (s *Server) watch(ctx context.Context, branch string) (*changes, func(), er
 	return c, end, err
 }
 
+// held returns io.EOF once another daemon holds the branch: who follows again finds that.
+func (s *Server) held(ctx context.Context, branch string) error {
+	if s.Peers == nil {
+		return nil
+	}
+	held, err := s.Peers.Holds(ctx, Named{Branch: branch})
+	if err == nil && !held {
+		err = io.EOF
+	}
+	return err
+}
+
+// look waits for a change or the end of a pause; it keeps a reader who hears nothing else, and ends with held's error.
+func (s *Server) look(ctx context.Context, told *changes, out *stream, branch string) error {
+	_, err := next(s, ctx, told, out)
+	if err == nil && time.Since(out.wrote) >= s.heartbeat {
+		err = out.heartbeat()
+	}
+	if err == nil {
+		err = s.held(ctx, branch)
+	}
+	return err
+}
+
 // followKernel streams a branch's python kernel: what is known of it, and again after each change. It listens before it looks.
 func followKernel(s *Server, ctx context.Context, c *call) error {
 	branch, err := c.id("branch")
@@ -73,6 +98,9 @@ func followKernel(s *Server, ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	if s.Peers != nil {
+		told.pause = s.heartbeat / 2 // for held
+	}
 	for shown := (wire.KernelView{}); ; {
 		if now := facts(view); !reflect.DeepEqual(now, shown) {
 			shown = now
@@ -83,7 +111,7 @@ func followKernel(s *Server, ctx context.Context, c *call) error {
 				return err
 			}
 		}
-		if _, err = next(s, ctx, told, out); err != nil {
+		if err = s.look(ctx, told, out, branch); err != nil {
 			return err
 		}
 		if view, err = s.Pykernels.Kernel(ctx, branch); err != nil {
@@ -157,10 +185,10 @@ func followJob(s *Server, ctx context.Context, c *call) error {
 			err = out.checkInRhythm(s.heartbeat)
 		case p.Text != "":
 			told.pause = jobPollLeast
-			_, err = next(s, ctx, told, out)
+			err = s.look(ctx, told, out, branch)
 		default:
 			told.pause = min(2*told.pause, jobPollMost)
-			_, err = next(s, ctx, told, out)
+			err = s.look(ctx, told, out, branch)
 		}
 		if err != nil {
 			return err

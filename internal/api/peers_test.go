@@ -24,11 +24,14 @@ type others struct {
 	mu    sync.Mutex
 	asked []api.Question
 	named []api.Named
+	moved bool // branches are elsewhere now
 	on    func(q api.Question) (*http.Response, error)
 }
 
 func (o *others) far(n api.Named) bool {
-	return strings.Contains(n.Session+n.Cell+n.Neuron, "far") || n.PID == 99
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Contains(n.Session+n.Cell+n.Neuron+n.Branch, "far") || n.PID == 99 || o.moved && n.Branch != ""
 }
 
 func (o *others) Holds(_ context.Context, n api.Named) (bool, error) { return !o.far(n), nil }
@@ -94,6 +97,23 @@ func withOthers(t *testing.T) (*running, *others) {
 	return r, o
 }
 
+// M-12: who follows a kernel or a job of a branch that another daemon holds by now is let go, and finds that one.
+func TestBranchMoves(t *testing.T) {
+	r, o := withOthers(t)
+	in, job := r.read(t, "/v1/branches/b1/kernel/events"), r.read(t, "/v1/branches/b1/jobs/j1/output/events")
+	in.event()
+	job.event()
+	o.mu.Lock()
+	o.moved = true
+	o.mu.Unlock()
+	r.kernels.tell()
+	for _, one := range []*reader{in, job} {
+		if one.lines.Scan() {
+			t.Errorf("the stream goes on with %q", one.lines.Text())
+		}
+	}
+}
+
 // M-12, I-52: what another daemon holds is asked of it, without anything of who asks, and what it says goes to the client as it is;
 // who may not do a thing here may not do it there. Rows are read where one asks.
 func TestElsewhere(t *testing.T) {
@@ -105,6 +125,8 @@ func TestElsewhere(t *testing.T) {
 		{"PUT", "/v1/sessions/far", `{"workspace":"/w"}`}, {"DELETE", "/v1/sessions/far", ""}, {"PUT", "/v1/sessions/far/inputs/i", `{"text":"x"}`},
 		{"PUT", "/v1/sessions/far/cells/c", `{"code":"1"}`}, {"PUT", "/v1/cells/far/interrupt", ""}, {"PUT", "/v1/processes/99/signals/s", `{"signal":"pause"}`},
 		{"GET", "/v1/processes/99?wait=1s", ""}, {"GET", "/v1/sessions/far/events?after=g.7", ""}, {"GET", "/v1/neurons/me/session/far/journal/entries", ""},
+		{"GET", "/v1/branches/far/kernel", ""}, {"PUT", "/v1/branches/far/jobs/j/stop", ""}, {"GET", "/v1/branches/far/jobs/j/output/events?offset=7", ""},
+		{"GET", "/v1/cells/far/output", ""}, {"PUT", "/v1/sessions/far/shell/l", `{"command":"ls"}`},
 	} {
 		o.asked = nil
 		header := []string{"Last-Event-ID", "g.7", "Cookie", "mine", "X-Forwarded-For", "me", wire.HeaderVersion, "1"}

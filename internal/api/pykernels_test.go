@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"soma/client"
+	"soma/internal/api"
 	"soma/wire"
 )
 
@@ -282,6 +283,16 @@ func TestFollowJob(t *testing.T) {
 		if a := r.ask(t, "GET "+path, []string{"Host: soma", good}, ""); a.code(t) != want {
 			t.Errorf("%s: %s", path, a.body)
 		}
+	}
+}
+
+// I-22: the reader of a job that prints nothing hears that the stream lives, though the job is looked at more often than that.
+func TestQuietJobHasHeartbeats(t *testing.T) {
+	r := start(t, func(s *api.Server) { s.SetHeartbeat(1500 * time.Millisecond) })
+	in := r.read(t, "/v1/branches/b1/jobs/j1/output/events")
+	in.event()
+	if e := in.next(); e.comment == "" {
+		t.Errorf("a quiet job says %+v", e)
 	}
 }
 

@@ -25,6 +25,7 @@ type stream struct {
 	buffer  bytes.Buffer
 	allowed func() bool // whether its token still opens the stream
 	checked time.Time   // when that was last asked
+	wrote   time.Time   // when the reader last heard something
 	release func() bool
 
 	mu    sync.Mutex
@@ -161,6 +162,7 @@ func (o *stream) flush() error {
 	if err != nil {
 		return &brokenError{err}
 	}
+	o.wrote = time.Now()
 	return nil
 }
 
