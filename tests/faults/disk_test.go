@@ -48,9 +48,9 @@ func (p *place) elsewhere(prepare string) func(text string) {
 	}
 }
 
-// small mounts a disk of 2 MiB at the home.
+// small mounts a disk of 4 MiB at the home.
 func (p *place) small() string {
-	return fmt.Sprintf("mkdir -m 700 %[1]s\nmount -t tmpfs -o size=2m,mode=0700 none %[1]s", p.home.Dir())
+	return fmt.Sprintf("mkdir -m 700 %[1]s\nmount -t tmpfs -o size=4m,mode=0700 none %[1]s", p.home.Dir())
 }
 
 // fill leaves no byte on the home's disk.

@@ -38,8 +38,8 @@ create table shell_command (
 	id         text collate "C" not null,  -- chosen by the client
 	branch     bytea not null,
 	command    bytea not null,
-	state      text not null,  -- started, ended
-	status     text not null,  -- exited, timed_out, stopped, failed, unknown; empty while it runs
+	state      text collate "C" not null,  -- started, ended
+	status     text collate "C" not null,  -- exited, timed_out, stopped, failed, unknown; empty while it runs
 	exit_code  bigint,         -- negative: the signal that ended it
 	note       bytea not null,
 	bytes      bigint not null,  -- printed
