@@ -42,51 +42,91 @@ func Interrupt(ctx context.Context, dir, fs string) (line measure.Line, err erro
 		return line, err
 	}
 	defer func() { err = errors.Join(err, i.close(ctx)) }()
+	all, err := i.interrupts(ctx, dir)
+	if err != nil {
+		return line, err
+	}
+	slices.Sort(all)
+	return millis("interrupt_p95", all[len(all)*95/100], len(all), fs), nil
+}
+
+func (i *instance) interrupts(ctx context.Context, dir string) (all []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	const session = "interrupt"
 	if _, err := i.client.OpenSession(ctx, session, wire.OpenSession{Kind: wire.SessionPy, Workspace: dir, Python: python}); err != nil {
-		return line, err
+		return nil, err
 	}
-	var all []time.Duration
-	var at wire.Cursor
+	// One follower from before the first cell on: what a cell shows while it runs does not come again.
+	began, ended, lost := make(chan string), make(chan wire.Cell), make(chan error, 1)
+	go func() {
+		_, err := i.client.Follow(ctx, session, wire.Cursor{}, func(f client.Frame) error {
+			switch {
+			case f.Output != nil:
+				began <- f.Output.Cell
+			case f.Event != nil && f.Event.Kind == wire.SessionOpened:
+				began <- ""
+			case f.Event != nil && f.Event.Kind == wire.CellEnded:
+				var b wire.CellEvent
+				if err := json.Unmarshal(f.Event.Body, &b); err != nil {
+					return err
+				}
+				ended <- b.Cell
+			}
+			return nil
+		})
+		lost <- err
+	}()
+	<-began
 	for n := range interruptRuns {
 		for _, h := range held {
-			cell, err := i.client.RunCell(ctx, session, fmt.Sprintf("%d-%s", n, strings.ReplaceAll(h.name, " ", "-")),
-				wire.RunCell{Code: "print('begun', flush=True)\n" + h.code})
+			took, err := i.interrupted(ctx, session, fmt.Sprintf("%d-%s", n, strings.ReplaceAll(h.name, " ", "-")), h.code, began, ended)
 			if err != nil {
-				return line, err
-			}
-			var began time.Time
-			ended := wire.Cell{}
-			_, err = i.client.Follow(ctx, session, at, func(f client.Frame) error {
-				at = f.Cursor
-				switch {
-				case f.Output != nil && f.Output.Cell == cell.ID && began.IsZero():
-					began = time.Now()
-					_, err := i.client.InterruptCell(ctx, cell.ID)
-					return err
-				case f.Event != nil && f.Event.Kind == wire.CellEnded:
-					var b wire.CellEvent
-					if err := json.Unmarshal(f.Event.Body, &b); err != nil {
-						return err
-					}
-					ended = b.Cell
-					all = append(all, time.Since(began))
-					return client.ErrEnough
+				select {
+				case gone := <-lost:
+					err = errors.Join(err, gone)
+				default:
 				}
-				return nil
-			})
-			if err != nil {
-				return line, fmt.Errorf("%s: %w", h.name, err)
+				return nil, fmt.Errorf("%s: %w", h.name, err)
 			}
-			if ended.Status != "interrupted" {
-				return line, fmt.Errorf("%s: the cell ended as %s: %v", h.name, ended.Status, ended.Error)
-			}
+			all = append(all, took)
 		}
 	}
-	slices.Sort(all)
-	return millis("interrupt_p95", all[len(all)*95/100], len(all), fs), nil
+	return all, nil
+}
+
+// interrupted runs code until it shows that it has begun, and returns how long its interrupt took.
+func (i *instance) interrupted(ctx context.Context, session, id, code string, began <-chan string, ended <-chan wire.Cell) (time.Duration, error) {
+	cell, err := i.client.RunCell(ctx, session, id, wire.RunCell{Code: "print('begun', flush=True)\n" + code})
+	if err != nil {
+		return 0, err
+	}
+	for {
+		select {
+		case shown := <-began:
+			if shown == cell.ID {
+				return i.interrupt(ctx, cell.ID, ended)
+			}
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func (i *instance) interrupt(ctx context.Context, cell string, ended <-chan wire.Cell) (time.Duration, error) {
+	asked := time.Now()
+	if _, err := i.client.InterruptCell(ctx, cell); err != nil {
+		return 0, err
+	}
+	select {
+	case c := <-ended:
+		if c.ID != cell || c.Status != "interrupted" {
+			return 0, fmt.Errorf("cell %s ended as %s: %v", c.ID, c.Status, c.Error)
+		}
+		return time.Since(asked), nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
 }
 
 // resident returns the resident memory of a process in MB.
