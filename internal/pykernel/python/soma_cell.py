@@ -4,6 +4,8 @@ A cell is queued, then running, then finished.
 """
 from time import monotonic
 
+from soma_code import is_cell_file
+
 QUEUED, RUNNING, FINISHED = "queued", "running", "finished"
 # state -> event -> next state; what is not here is dropped.
 MOVES = {
@@ -11,7 +13,8 @@ MOVES = {
     RUNNING: {"end": FINISHED},
     FINISHED: {},
 }
-_CLEANS_UP = 1.0     # seconds
+_CLEANS_UP = 1.0  # seconds
+_MISSED = 0.1     # seconds
 _REPAIR_LINES = 10  # of a failed cell, from where on it is cheaper to mend it than to send it again
 _REPAIR = "mend it without sending it again: await cells.run({!r}, (old, new), ...) runs its code with these replacements"
 
@@ -34,6 +37,8 @@ class Cell:
         self.restarting = False  # its task seems lost, another is on its way
         self.timed_out = False   # the deadline's interrupt was sent
         self.delivered = False   # the interrupt has reached its code
+        self.knocks = 0          # signals that found a library's code
+        self.raised = None       # (exception, whether in its own task, monotonic) of an interrupt, until it has arrived
         self.cancelled_at = None # monotonic, when that was by its task
         self.began = None        # monotonic
         self.ended = None
@@ -42,6 +47,17 @@ class Cell:
     def cleans_up(self):
         """Whether its task was cancelled a moment ago: what it does about that is not interrupted again at once."""
         return self.delivered and self.cancelled_at is not None and monotonic() - self.cancelled_at < _CLEANS_UP
+
+    def missed(self):
+        """Whether the interrupt that was raised has not arrived: it was swallowed below the cell's code (in C code that
+        frees something, say), or ended a callback or another task only. Any thread."""
+        if self.raised is None:
+            return False
+        failure, own, at = self.raised
+        if own and _has_cell_frame(failure.__traceback__):
+            self.raised = None
+            return False
+        return monotonic() - at > _MISSED
 
     def facts(self, **more):
         """What code may ask of it."""
@@ -70,3 +86,11 @@ class Cell:
         if not self.wake:
             fields["wake"] = False
         return fields
+
+
+def _has_cell_frame(traceback):
+    while traceback is not None:
+        if is_cell_file(traceback.tb_frame.f_code.co_filename):
+            return True
+        traceback = traceback.tb_next
+    return False

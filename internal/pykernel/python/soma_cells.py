@@ -140,7 +140,10 @@ class Cells:
                 self._tell_background(cell, now)
             if not cell.timed_out and now - cell.began >= cell.timeout:
                 cell.timed_out = self.interrupt(cell.id, "deadline")
-            elif cell.reason is not None and not cell.delivered:
+            elif cell.reason is not None and (cell.missed() or not cell.delivered):
+                if cell.delivered:
+                    cell.delivered, cell.raised = False, None
+                    self._post(self._cancel, cell)
                 self._interrupts.knock()
 
     def _tell_background(self, cell, now):
@@ -274,7 +277,7 @@ class Cells:
             facts["error"] = f"{error['type']}: {error['message']}".partition("\n")[0][:1024]
         done.update(cell.capture.attachments(), **cell.told(status))
         self._calls.cancel(cell.capture)
-        cell.capture = cell.task = None
+        cell.capture = cell.task = cell.raised = None
         with self._lock:
             del self.live[cell.id]
         self._send_done(cell.id, done, facts)

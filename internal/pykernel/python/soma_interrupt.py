@@ -8,16 +8,19 @@ import os
 import signal
 import sys
 import threading
+from asyncio import current_task
 from asyncio.events import Handle
 from contextvars import ContextVar
+from time import monotonic
 
 import soma_output
 from soma_code import is_cell_file, run_cell
 from soma_output import CURRENT
 
 SUPERVISING = ContextVar("soma_supervising", default=False)  # what runs here is no cell's to interrupt
-_PERSONS = {Handle._run.__code__, run_cell.__code__}  # called from here: a person's task, or the repr of a value
+CELL, KERNEL, LIBRARY = "cell", "kernel", "library"
 _ID_BYTES = 160
+_PATIENCE = 3  # knocks at a library's code in a task or callback, before it is torn: the cell may hear by its task
 _AGAIN = " again"  # follows the id where the cell has swallowed an interrupt and is to get one more
 
 
@@ -30,6 +33,8 @@ class Interrupts:
         self._core.add(__file__.rpartition("/")[0] + "/soma_executor.py")
         self._core.discard(sys.modules["soma_guard"].__file__)  # a cell that sleeps is in there
         soma_output.raise_deferred = self._raise_deferred
+        self._unraisable = sys.unraisablehook
+        sys.unraisablehook = self._swallowed
         self.arm()
 
     def arm(self):
@@ -55,11 +60,37 @@ class Interrupts:
             elif name != cell.id or cell.delivered:
                 return
             cell.reason = cell.reason or "interrupt"
-        if self._in_kernel_code(frame):
+        where = self._place(frame)
+        if where == KERNEL:
             soma_output.deferred.append(cell)  # raised there it would break our own state
             return
+        if where == LIBRARY:
+            cell.knocks += 1
+            if cell.knocks < _PATIENCE:
+                return
+        raise self._hit(cell)
+
+    def _swallowed(self, unraisable):
+        """Something was raised where nothing can be raised, such as in __del__: an interrupt comes again."""
+        if unraisable.exc_type is not KeyboardInterrupt:
+            self._unraisable(unraisable)
+            return
+        for cell in list(self._live.values()):
+            if cell.raised is not None and cell.raised[0] is unraisable.exc_value:
+                cell.delivered, cell.raised = False, None
+
+    @staticmethod
+    def _hit(cell):
+        """The exception that is raised in a cell's code; it is looked after until it has arrived there."""
+        failure = KeyboardInterrupt()
         cell.delivered = True
-        raise KeyboardInterrupt
+        cell.knocks = 0
+        try:
+            own = current_task() is cell.task
+        except RuntimeError:
+            own = False
+        cell.raised = failure, own, monotonic()
+        return failure
 
     def _raise_deferred(self):
         if threading.get_ident() != self._main:
@@ -69,8 +100,7 @@ class Interrupts:
         out = CURRENT.get()
         for cell in waiting:
             if cell.capture is out and cell.id in self._live and not cell.delivered:
-                cell.delivered = True
-                raise KeyboardInterrupt
+                raise self._hit(cell)
 
     def _named_outside(self):
         try:
@@ -87,13 +117,15 @@ class Interrupts:
             pass
         return name
 
-    def _in_kernel_code(self, frame):
-        """Whether it is our own code that would be torn; a binding's is a person's in this (or it is supervising)."""
+    def _place(self, frame):
+        """Whose code it is that would be torn. A binding's is a person's in this (or it is supervising)."""
         while frame is not None:
             code = frame.f_code
-            if is_cell_file(code.co_filename) or code in _PERSONS:
-                return False
+            if is_cell_file(code.co_filename) or code is run_cell.__code__:  # that has called the repr of a value
+                return CELL
             if code.co_filename in self._core:
-                return True
+                return KERNEL
+            if code is Handle._run.__code__:
+                return LIBRARY
             frame = frame.f_back
-        return False
+        return LIBRARY

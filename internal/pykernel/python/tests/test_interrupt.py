@@ -172,6 +172,27 @@ class Interrupt(KernelCase):
         c.frame("interrupt", cell="d")
         self.assertEqual(c.done("d")["status"], "interrupted")
 
+    # P-202: an interrupt that is swallowed where nothing can be raised comes again: in __del__, in C code that frees
+    # something, in a callback of the loop, in a task that nobody awaits
+    def test_swallowed(self):
+        k, c = self.attached()
+        with open(k.workspace + "/lib.py", "w") as f:
+            f.write("import socket, os\nclass Noisy(socket.socket):\n    def __repr__(self):\n        print('in it', flush=True)\n"
+                    "        while not os.path.exists('gone'): pass\n        return ''\n")
+        spin = "print('in it', flush=True)\n        while True: pass\n"
+        for i, code in enumerate((
+                f"class D:\n    def __del__(self):\n        {spin}D()\nwhile True: pass",
+                "import warnings, lib; warnings.simplefilter('always')\nlib.Noisy()\nwhile True: pass",
+                f"def back():\n    if True:\n        {spin}asyncio.get_running_loop().call_soon(back)\nawait asyncio.sleep(3600)",
+                f"async def back():\n    if True:\n        {spin}t = asyncio.create_task(back())\nawait asyncio.sleep(3600)")):
+            with self.subTest(code):
+                c.execute(f"c{i}", code)
+                c.printed(f"c{i}", "in it")
+                c.frame("interrupt", cell=f"c{i}")
+                done = c.done(f"c{i}")
+                self.assertEqual(done["status"], "interrupted", done)
+                self.assertLess(done["duration_ms"], 3000)
+
     # P-202, P-209: the tasks that a cell has left behind are not hit by its interrupt's echo
     def test_background_tasks_are_spared(self):
         _, c = self.attached()
