@@ -1,4 +1,4 @@
-package cli
+package doctor
 
 import (
 	"bytes"
@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -17,6 +19,7 @@ import (
 	"soma/internal/cli/exit"
 	"soma/internal/cli/plain"
 	"soma/internal/config"
+	"soma/internal/pypath"
 	"soma/internal/store/postgres"
 	"soma/wire"
 )
@@ -44,7 +47,38 @@ type finding struct {
 	Do     string `json:"do,omitempty"`
 }
 
-func (a *app) cmdDoctor() *cobra.Command {
+// healthWait bounds one question whether a daemon, or a database, answers.
+const healthWait = 5 * time.Second
+
+// Program is what the command needs of the program that it is a part of.
+type Program interface {
+	Home() config.Home
+	// Config reads the settings; Env the environment.
+	Config() (*config.Config, error)
+	Env() config.Env
+	Client() *client.Client
+	// JSON reports whether JSON was asked for; PrintJSON writes a value as one line of it.
+	JSON() bool
+	PrintJSON(v any) error
+	Output() io.Writer
+	// Workspace is the folder one stands in.
+	Workspace() (string, error)
+	// FindPython returns the interpreter of python kernels in a folder; configured is that of the settings.
+	FindPython(ctx context.Context, configured, folder string) (pypath.Interpreter, error)
+	// UnitFile is where the system would look for a unit of the daemon.
+	UnitFile() (string, error)
+	// Reachable adds to the names of models what the daemon's variables give access to.
+	Reachable(names, variables []string) []string
+}
+
+// checks look at one program's surroundings.
+type checks struct{ Program }
+
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// Command returns the command `doctor`.
+func Command(p Program) *cobra.Command {
+	a := checks{p}
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "check everything that Soma needs here",
@@ -63,10 +97,10 @@ func (a *app) cmdDoctor() *cobra.Command {
 				rows = append(rows, []string{string(f.Result), f.Check, plain.Clean(strings.ReplaceAll(text, "\n", "; "))})
 			}
 			var err error
-			if a.asJSON {
-				err = a.printJSON(map[string]any{"ok": !failed, "checks": findings})
+			if a.JSON() {
+				err = a.PrintJSON(map[string]any{"ok": !failed, "checks": findings})
 			} else {
-				_, err = io.WriteString(a.Out, plain.Table(rows, nil))
+				_, err = io.WriteString(a.Output(), plain.Table(rows, nil))
 			}
 			if err == nil && failed {
 				return exit.Quiet(exit.Failed)
@@ -76,7 +110,7 @@ func (a *app) cmdDoctor() *cobra.Command {
 	}
 }
 
-func (a *app) examine(ctx context.Context) []finding {
+func (a checks) examine(ctx context.Context) []finding {
 	cfg, configFinding := a.checkConfig()
 	status, daemonFinding := a.checkDaemon(ctx)
 	findings := []finding{a.checkHome(), a.checkToken(), configFinding, daemonFinding}
@@ -96,24 +130,30 @@ func blamed(check string, err error) finding {
 	return finding{check, gradeFail, f.Err.Error(), f.Do}
 }
 
-func (a *app) checkHome() finding {
-	info, err := os.Stat(a.home.Dir())
+// noToken reports whether the home has no token yet.
+func (a checks) noToken() bool {
+	_, err := a.Home().ReadToken()
+	return isMissing(err)
+}
+
+func (a checks) checkHome() finding {
+	info, err := os.Stat(a.Home().Dir())
 	switch {
 	case isMissing(err):
-		return found("home", gradeWarn, "the first soma run makes it", "%s is not there yet", a.home.Dir())
+		return found("home", gradeWarn, "the first soma run makes it", "%s is not there yet", a.Home().Dir())
 	case err != nil:
 		return blamed("home", err)
 	case info.Mode().Perm() != 0o700:
-		return found("home", gradeFail, "run chmod 700 "+a.home.Dir(), "%s has mode %04o: others may look into it", a.home.Dir(), info.Mode().Perm())
+		return found("home", gradeFail, "run chmod 700 "+a.Home().Dir(), "%s has mode %04o: others may look into it", a.Home().Dir(), info.Mode().Perm())
 	}
-	if err := unix.Access(a.home.Dir(), unix.W_OK); err != nil {
-		return found("home", gradeFail, "make it writable, or set SOMA_HOME", "%s cannot be written: %v", a.home.Dir(), err)
+	if err := unix.Access(a.Home().Dir(), unix.W_OK); err != nil {
+		return found("home", gradeFail, "make it writable, or set SOMA_HOME", "%s cannot be written: %v", a.Home().Dir(), err)
 	}
-	return found("home", gradeOK, "", "%s, mode 0700, writable", a.home.Dir())
+	return found("home", gradeOK, "", "%s, mode 0700, writable", a.Home().Dir())
 }
 
-func (a *app) checkToken() finding {
-	_, err := a.home.ReadToken()
+func (a checks) checkToken() finding {
+	_, err := a.Home().ReadToken()
 	switch {
 	case isMissing(err):
 		return found("token", gradeWarn, "the first daemon makes it", "there is none yet")
@@ -123,43 +163,43 @@ func (a *app) checkToken() finding {
 	return found("token", gradeOK, "", "there, mode 0600")
 }
 
-func (a *app) checkConfig() (*config.Config, finding) {
-	cfg, err := a.config(nil)
+func (a checks) checkConfig() (*config.Config, finding) {
+	cfg, err := a.Config()
 	if err != nil {
 		return nil, blamed("config", err)
 	}
-	if _, err := os.Stat(a.home.ConfigFile()); isMissing(err) {
-		return cfg, found("config", gradeOK, "", "no %s: the defaults hold", a.home.ConfigFile())
+	if _, err := os.Stat(a.Home().ConfigFile()); isMissing(err) {
+		return cfg, found("config", gradeOK, "", "no %s: the defaults hold", a.Home().ConfigFile())
 	}
-	return cfg, found("config", gradeOK, "", "%s is good", a.home.ConfigFile())
+	return cfg, found("config", gradeOK, "", "%s is good", a.Home().ConfigFile())
 }
 
 // checkDaemon looks at lock and socket together: one without the other is a daemon that starts, ends or hangs.
-func (a *app) checkDaemon(ctx context.Context) (*wire.Status, finding) {
+func (a checks) checkDaemon(ctx context.Context) (*wire.Status, finding) {
 	ctx, cancel := context.WithTimeout(ctx, healthWait)
 	defer cancel()
-	status, err := a.client.Status(ctx)
+	status, err := a.Client().Status(ctx)
 	if err == nil {
 		return &status, found("daemon", gradeOK, "", "pid %d answers at %s, build %s", status.PID, status.Socket, status.Version)
 	}
-	if _, statErr := os.Stat(a.home.Dir()); isMissing(statErr) {
+	if _, statErr := os.Stat(a.Home().Dir()); isMissing(statErr) {
 		return nil, found("daemon", gradeOK, "", "none runs; the next command starts one")
 	}
 	if !errors.Is(err, client.ErrLost) && !a.noToken() {
 		return nil, blamed("daemon", err)
 	}
-	if locked := a.home.Holder(); locked != nil {
+	if locked := a.Home().Holder(); locked != nil {
 		return nil, found("daemon", gradeFail, "see soma logs --daemon", "pid %d holds the home but does not answer", locked.PID)
 	}
 	return nil, found("daemon", gradeOK, "", "none runs; the next command starts one")
 }
 
-func (a *app) checkPython(ctx context.Context, cfg *config.Config) finding {
-	dir, err := a.workspace()
+func (a checks) checkPython(ctx context.Context, cfg *config.Config) finding {
+	dir, err := a.Workspace()
 	if err != nil {
 		return blamed("python", err)
 	}
-	py, err := a.findPython(ctx, "", cfg.Python, dir)
+	py, err := a.FindPython(ctx, cfg.Python, dir)
 	if err != nil {
 		return blamed("python", err)
 	}
@@ -167,18 +207,18 @@ func (a *app) checkPython(ctx context.Context, cfg *config.Config) finding {
 }
 
 // checkModels asks the daemon, whose environment counts; without one it looks at what a daemon started now would have.
-func (a *app) checkModels(ctx context.Context, cfg *config.Config, status *wire.Status) finding {
+func (a checks) checkModels(ctx context.Context, cfg *config.Config, status *wire.Status) finding {
 	if status == nil {
-		model, err := cfg.Resolve("", a.env)
+		model, err := cfg.Resolve("", a.Env())
 		if err != nil {
 			return noModel(err)
 		}
-		if _, err := model.Key(a.env); err != nil {
+		if _, err := model.Key(a.Env()); err != nil {
 			return found("models", gradeFail, "set it, or name another model", "%v", err)
 		}
 		return found("models", gradeOK, "", "%s", model.Name)
 	}
-	models, err := a.client.Models(ctx)
+	models, err := a.Client().Models(ctx)
 	if err != nil {
 		return blamed("models", err)
 	}
@@ -194,10 +234,10 @@ func (a *app) checkModels(ctx context.Context, cfg *config.Config, status *wire.
 	case len(problems) > 0:
 		return found("models", gradeWarn, "mend the config or the environment, then soma stop", "%s", strings.Join(problems, ", "))
 	case len(names) == 0:
-		_, err := cfg.Resolve("", a.env)
+		_, err := cfg.Resolve("", a.Env())
 		return noModel(err)
 	}
-	return found("models", gradeOK, "", "%s", strings.Join(reachable(names, status.ProviderEnv), ", "))
+	return found("models", gradeOK, "", "%s", strings.Join(a.Reachable(names, status.ProviderEnv), ", "))
 }
 
 func noModel(err error) finding {
@@ -211,7 +251,7 @@ func noModel(err error) finding {
 	return found("models", gradeWarn, "", "%v", err)
 }
 
-func (a *app) checkStore(ctx context.Context, cfg *config.Config, status *wire.Status) finding {
+func (a checks) checkStore(ctx context.Context, cfg *config.Config, status *wire.Status) finding {
 	if status != nil {
 		return found("store", gradeOK, "", "%s %s, %s; its schema is the daemon's", status.Store.Engine, status.Store.Path, plain.Size(status.Store.Bytes))
 	}
@@ -223,7 +263,7 @@ func (a *app) checkStore(ctx context.Context, cfg *config.Config, status *wire.S
 		}
 		return found("store", gradeOK, "", "postgres %s answers; the daemon checks its schema when it starts", cfg.Store.Shown())
 	}
-	f, err := os.Open(a.home.Database())
+	f, err := os.Open(a.Home().Database())
 	if isMissing(err) {
 		return found("store", gradeOK, "", "none yet")
 	}
@@ -233,16 +273,16 @@ func (a *app) checkStore(ctx context.Context, cfg *config.Config, status *wire.S
 	defer f.Close()
 	head := make([]byte, 16)
 	if _, err := io.ReadFull(f, head); err != nil || !bytes.HasPrefix(head, []byte("SQLite format 3")) {
-		return found("store", gradeFail, "restore a backup with soma restore --replace", "%s is no database", a.home.Database())
+		return found("store", gradeFail, "restore a backup with soma restore --replace", "%s is no database", a.Home().Database())
 	}
-	return found("store", gradeOK, "", "%s is there; the daemon checks its schema when it starts", a.home.Database())
+	return found("store", gradeOK, "", "%s is there; the daemon checks its schema when it starts", a.Home().Database())
 }
 
-func (a *app) checkSpace() finding {
-	dir := a.home.Dir()
+func (a checks) checkSpace() finding {
+	dir := a.Home().Dir()
 	for {
-		var fs unix.Statfs_t
-		err := unix.Statfs(dir, &fs)
+		var disk unix.Statfs_t
+		err := unix.Statfs(dir, &disk)
 		if errors.Is(err, unix.ENOENT) && dir != "/" {
 			dir = filepath.Dir(dir)
 			continue
@@ -250,7 +290,7 @@ func (a *app) checkSpace() finding {
 		if err != nil {
 			return blamed("disk", err)
 		}
-		return gradeSpace(int64(fs.Bavail) * fs.Bsize)
+		return gradeSpace(int64(disk.Bavail) * disk.Bsize)
 	}
 }
 
@@ -264,8 +304,8 @@ func gradeSpace(free int64) finding {
 	return found("disk", gradeOK, "", "%s free", plain.Size(free))
 }
 
-func (a *app) checkUnit() finding {
-	file, err := a.unitFile()
+func (a checks) checkUnit() finding {
+	file, err := a.UnitFile()
 	if err != nil {
 		return blamed("systemd", err)
 	}
