@@ -10,9 +10,14 @@ _NOTHING = object()
 
 
 def complete(text, cursor, names):
-    """(names, start): what can stand in text from start to cursor (characters), at most 200. ValueError for a bad cursor."""
+    """(names, start): what can stand in text from start to cursor (characters), at most 200. ValueError for a bad cursor.
+
+    For an empty text these are the names that the cells have made themselves.
+    """
     if not 0 <= cursor <= len(text):
         raise ValueError(f"cursor {cursor} is not within the text of {len(text)} characters")
+    if not text:
+        return sorted(n for n in list(names.namespace) if type(n) is str and not n.startswith("_"))[:NAMES], 0
     line = text[:cursor].rpartition("\n")[2]
     found = _PATH.search(line)
     path, begun = found.group(1), found.group(2) or ""

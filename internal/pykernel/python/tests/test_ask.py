@@ -93,7 +93,7 @@ class Answers(ApiCase):
                                    ("trap.own.po", ["pop", "popitem"], 9), ("trap.costly.up", [], 12), ("Trap.inner.isasc", ["isascii"], 11),
                                    ("json.du", ["dump", "dumps"], 5), ("os.path.joi", ["join"], 8), ("sample.api.cel", ["cell", "cell_ended", "cell_facts", "cell_jobs", "cells"], 11),
                                    ("äu", ["äußern"], 0), ("impor", ["import"], 0), ("nothing.x", [], 8), ("alpha .appe", ["append"], 7),
-                                   ("print(alp", ["alpha"], 6), ("first\nalp", ["alpha"], 6), ("", [], 0), ("alpha[0].re", [], 9),
+                                   ("", ["Trap", "alpha", "trap", "äußern"], 0), ("print(alp", ["alpha"], 6), ("first\nalp", ["alpha"], 6), (" ", [], 1), ("alpha[0].re", [], 9),
                                    ("hash", ["hash", "hashlib"], 0), ("trap.me", ["method"], 5), ("trap._", None, 5)):
             with self.subTest(text):
                 answer = self.ask(c, "complete", text=text, cursor=len(text))

@@ -104,6 +104,7 @@ class Cancelled(ApiCase):
         c.execute("c1", "while not os.path.exists('go'): pass\nsample.api.cancel_cell('c2')")
         c.execute("c2", "open('ran', 'w')")
         c.execute("c3", "os.path.exists('ran')")
+        c.acked(c.kernel.sent)
         open(c.kernel.workspace + "/go", "w").close()
         done = c.done("c2")
         self.assertEqual((done["status"], done["wake"]), ("interrupted", False))
@@ -122,9 +123,10 @@ class Cancelled(ApiCase):
     # P-042: a binding's own task, in the cell's context, is not hit by the cell's signal; the cell is
     def test_supervising_tasks(self):
         _, c = self.sample()
-        c.run("c0", "async def watch():\n    n = 0\n    while not stop.is_set():\n        n += 1\n        t = time.monotonic()\n"
+        c.run("c0", "async def watch():\n    n = 0\n    while not stop.is_set():\n        n += 1\n        if n == 3: print('at work', flush=True)\n        t = time.monotonic()\n"
                     "        while time.monotonic() - t < 0.01: pass\n        await asyncio.sleep(0)\n    return n\nstop = asyncio.Event()")
         self.start(c, "c1", "with sample.api.supervising(): job = asyncio.create_task(watch())\nawait asyncio.sleep(3600)")
+        c.printed("c1", "at work")
         c.frame("interrupt", cell="c1")
         self.assertEqual(c.done("c1")["status"], "interrupted")
         self.assertEqual(self.run_ok(c, "c2", "stop.set(); (await job) > 0"), "True")
