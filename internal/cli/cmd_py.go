@@ -2,14 +2,13 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"soma/ident"
 	"soma/internal/cli/exit"
+	"soma/internal/cli/folder"
 	"soma/wire"
 )
 
@@ -52,6 +51,8 @@ func (a *app) cmdPy() *cobra.Command {
 				return a.pyLast(ctx)
 			case interrupt:
 				return a.pyInterrupt(ctx)
+			case !given && len(args) == 0 && a.atTerminal():
+				return a.pyPrompt(ctx, &folder.Kernel{Python: python, Fresh: fresh, Timeout: timeout})
 			case !given && len(args) == 0:
 				return exit.Faultf(exit.Usage, "give it with -c CODE, as FILE, or with - on the standard input", "cannot go on without code")
 			}
@@ -92,39 +93,14 @@ func (a *app) readCode(name string) (string, error) {
 }
 
 func (a *app) runCell(ctx context.Context, run wire.RunCell, python string, fresh bool) error {
-	s, cell, err := a.giveCell(ctx, run, python, fresh)
-	if sessionClosed(err) { // by a py --new or --end beside this one
-		s, cell, err = a.giveCell(ctx, run, python, false)
-	}
-	if sessionClosed(err) {
-		return exit.Faultf(exit.Refused, "run soma py again", "cannot run the cell: this folder's kernel was ended at the same time")
-	}
+	s, cell, err := folder.Run(ctx, inFolder{lookingBack{a}}, run, python, fresh)
 	if err != nil {
 		return err
 	}
 	if s.LastEvent > 0 && !a.asJSON {
-		a.sayQueued(ctx, s.ID)
+		folder.SayQueued(ctx, inFolder{lookingBack{a}}, s.ID)
 	}
 	return a.showCell(ctx, s.ID, wire.Cursor{Seq: s.LastEvent}, &cellPrinter{app: a, id: cell.ID})
-}
-
-// giveCell gives a cell to this folder's python session.
-func (a *app) giveCell(ctx context.Context, run wire.RunCell, python string, fresh bool) (s wire.Session, cell wire.Cell, err error) {
-	dir, err := a.workspace()
-	if err != nil {
-		return s, cell, err
-	}
-	if s, err = a.pySession(ctx, dir, python, fresh); err != nil {
-		return s, cell, err
-	}
-	id := ident.New(time.Now()).String()
-	err = a.keep(ctx, func() (err error) { cell, err = a.client.RunCell(ctx, s.ID, id, run); return err })
-	return s, cell, err
-}
-
-func sessionClosed(err error) bool {
-	var refusal *wire.Error
-	return errors.As(err, &refusal) && refusal.Code == wire.SessionClosed
 }
 
 // watchCell shows the cell that begins after a cursor, with its code, and follows it to its end.
@@ -132,13 +108,18 @@ func (a *app) watchCell(ctx context.Context, session string, from wire.Cursor) e
 	return a.showCell(ctx, session, from, &cellPrinter{app: a, code: true})
 }
 
-func (a *app) showCell(ctx context.Context, session string, from wire.Cursor, p *cellPrinter) error {
+// followCell shows a cell until it has ended. Its error is that of following it.
+func (a *app) followCell(ctx context.Context, session string, from wire.Cursor, p *cellPrinter) error {
 	p.page = func(offset int64) (page wire.OutputPage, err error) {
 		err = a.keep(ctx, func() (err error) { page, err = a.client.Output(ctx, p.id, offset, pageBytes); return err })
 		return page, err
 	}
 	a.endLine, p.picture = p.endLine, a.pictures(ctx)
-	err := a.follow(ctx, session, from, p.frame)
+	return a.follow(ctx, session, from, p.frame)
+}
+
+func (a *app) showCell(ctx context.Context, session string, from wire.Cursor, p *cellPrinter) error {
+	err := a.followCell(ctx, session, from, p)
 	if ctx.Err() != nil {
 		a.say("detached; the cell runs on; soma py --last shows it")
 		return exit.Quiet(exit.OK)
@@ -151,4 +132,3 @@ func (a *app) showCell(ctx context.Context, session string, from wire.Cursor, p 
 	}
 	return nil
 }
-

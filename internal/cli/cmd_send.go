@@ -41,7 +41,7 @@ func (a *app) cmdSend() *cobra.Command {
 				return err
 			}
 			if command, ok := shell.Line(text); ok && file == "" {
-				return shell.Run(ctx, lookingBack{a}, s.ID, command)
+				return shell.Run(ctx, lookingBack{a}, s.ID, ident.New(time.Now()).String(), command)
 			}
 			if p.ExitCode != nil {
 				return exit.Faultf(exit.Refused, "start another with soma run", "cannot send to process %d: it has ended", p.PID)

@@ -125,7 +125,7 @@ func (a *app) start(ctx context.Context) error {
 	ours, turnedAway := true, 0
 	for {
 		err := a.health(ctx)
-		if err == nil && ours {
+		if err == nil && ours && !a.terse {
 			a.say("started the daemon (pid %d, log %s)", pid, a.home.DaemonLog())
 		}
 		if !errors.Is(err, client.ErrLost) {

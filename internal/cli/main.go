@@ -62,6 +62,7 @@ type app struct {
 	starts    starts
 	ran       bool // the command line was understood
 	ending    bool // the command ends the daemon, of whatever build it is
+	terse     bool // a daemon that is started again is told of by one line
 	// lostWait is the pause before a lost daemon is started again.
 	lostWait time.Duration
 	// healthWait bounds one question whether a daemon answers.

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"soma/client"
+	"soma/internal/cli/folder"
 	"soma/wire"
 )
 
@@ -19,8 +20,8 @@ func (s serving) Follow(ctx context.Context, session string, from wire.Cursor, f
 
 func (s serving) Client() *client.Client { return s.a.client }
 
-func (s serving) PySession(ctx context.Context, folder, python string) (wire.Session, error) {
-	return s.a.pySession(ctx, folder, python, false)
+func (s serving) PySession(ctx context.Context, dir, python string) (wire.Session, error) {
+	return folder.Session(ctx, inFolder{lookingBack(s)}, dir, python, false)
 }
 
 func (s serving) Input() io.ReadCloser { return io.NopCloser(s.a.In) }

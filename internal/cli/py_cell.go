@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 
 	"soma/client"
@@ -17,7 +18,8 @@ import (
 type cellPrinter struct {
 	app    *app
 	id     string                                      // of the cell; empty: the first that begins
-	code   bool                                        // show the code as well
+	code   bool                                        // show the code as well, and what was written before
+	brief  bool                                        // a person who sees the traceback has ended it
 	page   func(offset int64) (wire.OutputPage, error) // of the output that was kept of the ended cell
 	taken  int64
 	inLine bool // the last line is not ended
@@ -34,6 +36,11 @@ func (p *cellPrinter) frame(f client.Frame) error {
 	if o := f.Output; o != nil && o.Cell == p.id {
 		if p.app.asJSON {
 			return p.app.frameJSON(f)
+		}
+		if o.Offset > p.taken && !p.missed {
+			if err := p.catchUp(o.Offset); err != nil {
+				return err
+			}
 		}
 		if text, ok := beyond(o.Text, o.Offset, p.taken); ok {
 			return p.print(text)
@@ -72,7 +79,24 @@ func (p *cellPrinter) frame(f client.Frame) error {
 	if p.code && !p.app.asJSON {
 		s := p.app.screen()
 		(&cellView{tool: "python", code: b.Cell.Code}).showCode(s)
-		return s.flush()
+		if err := s.flush(); err != nil {
+			return err
+		}
+		return p.catchUp(math.MaxInt64)
+	}
+	return nil
+}
+
+// catchUp prints what the cell wrote before somebody followed it, up to an offset, as far as it can be had while it runs.
+func (p *cellPrinter) catchUp(to int64) error {
+	for p.taken < to {
+		page, err := p.page(p.taken)
+		if err != nil || !page.Kept || page.Text == "" || page.Offset != p.taken {
+			return nil // what is missing is shown when the cell has ended
+		}
+		if err := p.print(page.Text); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -147,7 +171,7 @@ func (p *cellPrinter) end(r *outcome) error {
 			a.say("%s", text)
 		}
 	}
-	if r.status != "ok" && r.status != "error" {
+	if r.status != "ok" && r.status != "error" && !(p.brief && r.status == "interrupted" && r.fault != "") {
 		a.say("the cell was not run to its end: %s", status(r.status))
 	}
 	return err

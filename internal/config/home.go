@@ -68,6 +68,9 @@ func (h Home) CertificateKey() string { return h.path("tls.key") }
 // DaemonLog is the log of the daemon.
 func (h Home) DaemonLog() string { return h.path("daemon.log") }
 
+// PyHistory holds what the person has typed at the prompt of soma py.
+func (h Home) PyHistory() string { return h.path("py_history") }
+
 // Agents holds the person's agent templates.
 func (h Home) Agents() string { return h.path("agents") }
 

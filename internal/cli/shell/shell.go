@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"soma/client"
-	"soma/ident"
 	"soma/internal/cli/exit"
 	"soma/internal/cli/plain"
 	"soma/wire"
@@ -38,13 +37,12 @@ func Line(text string) (string, bool) {
 	return strings.TrimSpace(command), ok
 }
 
-// Run runs a command of the person in a session's workspace, and prints what that prints until it has ended. Its error is the exit
-// code of the program; an end of ctx detaches.
-func Run(ctx context.Context, a Program, session, command string) error {
+// Run runs a command of the person in a session's workspace, under a new id, and prints what that prints until it has ended. Its
+// error is the exit code of the program; an end of ctx detaches.
+func Run(ctx context.Context, a Program, session, id, command string) error {
 	if command == "" {
 		return exit.Faultf(exit.Usage, "write it as '!command'", "cannot run nothing")
 	}
-	id := ident.New(time.Now()).String()
 	var c wire.ShellCommand
 	err := a.Keep(ctx, func() (err error) {
 		c, err = a.Client().RunShell(ctx, session, id, wire.RunShell{Command: command})
