@@ -49,7 +49,7 @@ func (h *Handle) Resume() bool {
 			r.held = append(r.held, v)
 			continue
 		}
-		r.release(v)
+		r.goOn(v)
 	}
 	r.staff(0)
 	return true

@@ -61,7 +61,7 @@ func (r *run) tell(ctx context.Context, n notice) {
 		defer r.mu.Unlock()
 		n.v.notices--
 		r.offer(n.v)
-		r.release(n.v)
+		r.goOn(n.v)
 		r.staff(0)
 	}()
 	switch n.what {
@@ -79,8 +79,8 @@ func (r *run) tell(ctx context.Context, n notice) {
 	}
 }
 
-// release lets a node go on that the pause has held back. mu is held.
-func (r *run) release(v *vertex) {
+// goOn lets a node go on that the pause has held back. mu is held.
+func (r *run) goOn(v *vertex) {
 	if v.state == held && v.notices == 0 && r.phase == going {
 		r.held = slices.DeleteFunc(r.held, func(w *vertex) bool { return w == v })
 		v.state = v.state.next(resumed)

@@ -12,8 +12,10 @@ import (
 func (r *run) work(ctx context.Context) {
 	var v *vertex
 	defer func() {
-		if v != nil { // the program has ended this goroutine from within a node
-			r.conclude(ctx, v, ending{state: Failed, err: fmt.Errorf("the node %w: it ended its goroutine", session.ErrPanic)})
+		if v != nil { // the program has ended this goroutine from within a node or a handler
+			if !r.hasEnded(v) {
+				r.conclude(ctx, v, ending{state: Failed, err: fmt.Errorf("the node %w: it ended its goroutine", session.ErrPanic)})
+			}
 			r.leave()
 		}
 		r.ifOver()
@@ -35,6 +37,12 @@ func (r *run) take() *vertex {
 	v.state = v.state.next(taken)
 	v.attempt++
 	return v
+}
+
+func (r *run) hasEnded(v *vertex) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return v.state.final()
 }
 
 // leave is what take does for a worker that cannot ask any more.
@@ -121,7 +129,7 @@ func (r *run) restore(ctx context.Context, v *vertex) (ending, bool) {
 // attempt decides whether the node runs, and lets it.
 func (r *run) attempt(ctx context.Context, v *vertex) ending {
 	if err := ctx.Err(); err != nil {
-		return ending{state: Cancelled, err: err}
+		return r.failed(ctx, v, err)
 	}
 	in := In{Flow: r.id, Node: v.node.ID, Args: v.node.Args, Attempt: v.attempt}
 	r.mu.Lock()
@@ -157,8 +165,10 @@ func (r *run) attempt(ctx context.Context, v *vertex) ending {
 	return end
 }
 
+// failed is the end by an error, which is no failure where the flow has been asked to end.
 func (r *run) failed(ctx context.Context, v *vertex, err error) ending {
 	if ctx.Err() != nil {
+		r.cancel(context.Cause(ctx)) // it may be known here first
 		return ending{state: Cancelled, err: err}
 	}
 	return ending{state: Failed, err: err, rejects: v.node.Gate}
@@ -328,8 +338,14 @@ func (r *run) conclude(ctx context.Context, v *vertex, end ending) {
 			r.cancel(fmt.Errorf("cannot record node %q: %w", v.node.ID, err))
 		}
 	}
+	defer r.release(v, end) // whatever becomes of this goroutine
 	r.tellEnd(ctx, v, end.state)
+}
+
+// release gives a node its final state, and lets go on who has waited for it.
+func (r *run) release(v *vertex, end ending) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if end.add != nil {
 		r.shared = merged(r.shared, end.add)
 	}
@@ -343,7 +359,6 @@ func (r *run) conclude(ctx context.Context, v *vertex, end ending) {
 	}
 	r.told()
 	r.staff(1)
-	r.mu.Unlock()
 }
 
 // veto skips all that is behind a gate. mu is held.
