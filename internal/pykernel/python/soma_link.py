@@ -8,6 +8,9 @@ import _signal
 import os
 import select
 import threading
+from collections import deque
+from errno import EMFILE, ENFILE
+from os import close, read, write
 from _operator import _compare_digest  # hmac's own; hmac itself loads OpenSSL
 from time import monotonic, sleep
 
@@ -16,9 +19,11 @@ from soma_outbox import Outbox
 
 _READ = 256 << 10
 _BATCH = 256 << 10
+_LONG = 60_000          # ms
 _WAITING = 8            # connections that have not attached yet
 _ATTACH_SECONDS = 10.0
 _BREATH = 0.05          # after an error of the reader
+_ACK_SECONDS = 0.005    # a frame may carry the acknowledgement until then
 
 
 def hold_signals():
@@ -36,13 +41,14 @@ class _Connection:
         self.cut = False        # set by any thread; the reader closes it
         self.waiting = b""      # bytes that the socket has not taken yet
         self.sent = 0           # the highest frame written (or waiting)
-        self.ack_due = False
+        self.again = 0          # up to here frames are sent again: no pong comes before them
+        self.ack_at = None      # monotonic: when an acknowledgement is due that no frame has carried
         self.pong = None
 
 
 class Link:
     """events is the kernel behind the link: apply(frame), tick() -> ms until the next one,
-    hello_facts() -> dict, attached(), closing() -> bool. All are called on the reader thread."""
+    hello_facts() -> dict, attached(), closing() -> bool, unreachable(). All are called on the reader thread."""
 
     def __init__(self, listener, kernel, token, scale, events):
         self._listener = listener
@@ -52,6 +58,7 @@ class Link:
         self._events = events
         self._lock = threading.RLock()
         self._outbox = Outbox()
+        self._later = deque()   # frames that were sent below a send
         self._current = None
         self._epoch = 0
         self._lease = 0
@@ -60,6 +67,8 @@ class Link:
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._woken, False)
         os.set_blocking(self._wake, False)
+        self._spare = None      # a descriptor to have one where a cell has used up all others
+        self._keep_spare()
         self._thread = threading.Thread(target=self._read_for_ever, name="soma reader", daemon=True)
         self.grace = None       # seconds, from the newest attach
         self.detached_at = monotonic()
@@ -75,6 +84,10 @@ class Link:
 
     def send_all(self, frames):
         """send() for several (body, key, coalesces), in one write."""
+        if self.entered():  # a signal handler or a finalizer sends in the midst of a send: after it
+            self._later.extend(frames)
+            self.nudge()
+            return
         with self._lock:
             for frame in frames:
                 self._outbox.add(*frame)
@@ -113,7 +126,7 @@ class Link:
         """Whether nothing more can be written now: all frames are out, or nobody reads."""
         with self._lock:
             c = self._current
-            return c is None or (not c.waiting and c.sent >= self._outbox.last)
+            return c is None or (not c.waiting and c.sent >= self._outbox.last and c.ack_at is None)
 
     def acknowledged(self):
         with self._lock:
@@ -122,12 +135,13 @@ class Link:
     def nudge(self):
         """Make the reader thread look around."""
         try:
-            os.write(self._wake, b"x")
+            write(self._wake, b"x")
         except BlockingIOError:
             pass
 
     def descriptors(self):
-        return [self._listener.fileno(), self._woken, self._wake, *list(self._connections)]
+        spare = [] if self._spare is None else [self._spare]
+        return [self._listener.fileno(), self._woken, self._wake, *spare, *list(self._connections)]
 
     def _pump(self):
         """Write what waits, under the lock. Marks the connection as cut when it is broken."""
@@ -158,19 +172,19 @@ class Link:
 
     def _next(self, c):
         parts, size = [], 0
-        if c.pong is not None:
+        if c.pong is not None and c.sent >= c.again:
             parts.append(wire.unit(b'{"pong":%d}' % c.pong))
             c.pong = None
         for number, body in self._outbox.after(c.sent):
             parts.append(wire.unit(b'{"seq":%d,"ack":%d,"frame":%b}' % (number, self._applied, body)))
             c.sent = number
-            c.ack_due = False
+            c.ack_at = None
             size += len(body)
             if size >= _BATCH:
                 break
-        if c.ack_due:
+        if c.ack_at is not None:
             parts.append(wire.unit(b'{"ack":%d}' % self._applied))
-            c.ack_due = False
+            c.ack_at = None
         return memoryview(b"".join(parts))
 
     # --- reading: the reader thread ---
@@ -183,9 +197,18 @@ class Link:
             try:
                 self._read()
             except BaseException:
+                if not self._listens():
+                    self._events.unreachable()
                 for c in list(self._connections.values()):
                     self._close(c)
                 sleep(_BREATH)
+
+    def _listens(self):
+        try:
+            self._listener.getsockname()
+        except OSError:
+            return False
+        return True
 
     def _read(self):
         poll = select.poll()
@@ -213,18 +236,50 @@ class Link:
                 if c.cut or (not c.attached and monotonic() > c.deadline):
                     poll.unregister(c.fd)
                     self._close(c)
-            timeout = self._events.tick()
+            timeout = min(self._acknowledge(), self._events.tick())  # which wakes the loop: last
+
+    def _acknowledge(self):
+        """Write the acknowledgement that is due; ms until one is."""
+        c = self._current
+        if c is None or (at := c.ack_at) is None:
+            return _LONG
+        left = int((at - monotonic()) * 1000)
+        if left > 0:
+            return left
+        with self._lock:
+            self._pump()
+        return _LONG
 
     def _empty_pipe(self):
         try:
-            os.read(self._woken, 4096)
+            read(self._woken, 4096)
         except BlockingIOError:
             pass
+        if self._later:
+            frames = []
+            while self._later:
+                frames.append(self._later.popleft())
+            self.send_all(frames)
+
+    def _keep_spare(self):
+        if self._spare is None:
+            try:
+                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                pass
 
     def _accept(self):
         try:
             sock, _ = self._listener.accept()
-        except OSError:
+        except OSError as e:
+            if not self._listens():
+                raise
+            if e.errno in (EMFILE, ENFILE):
+                spare, self._spare = self._spare, None
+                if spare is None:
+                    sleep(_BREATH)
+                else:
+                    close(spare)
             return
         sock.setblocking(False)
         c = _Connection(sock, monotonic() + _ATTACH_SECONDS / self._scale)
@@ -240,6 +295,7 @@ class Link:
                 self.detached_at = monotonic()
         del self._connections[c.fd]
         c.sock.close()
+        self._keep_spare()
 
     def _receive(self, c):
         try:
@@ -289,8 +345,7 @@ class Link:
             self._events.apply(value["frame"])
         with self._lock:
             self._applied = max(self._applied, value["seq"])
-            c.ack_due = True
-            self._pump()
+            c.ack_at = c.ack_at or monotonic() + _ACK_SECONDS
 
     def _refuse(self, c, reason):
         try:
@@ -316,6 +371,7 @@ class Link:
                      "dropped": self._outbox.dropped, **facts}
             c.waiting = memoryview(wire.unit(wire.encode({"hello": hello})))
             c.sent = a["ack"]
+            c.again = self._outbox.last
             c.attached = True
             c.decoder.limit = wire.MAX_UNIT
             self._current = c

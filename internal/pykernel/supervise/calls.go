@@ -20,6 +20,12 @@ const maxCalls = 64
 // called takes a host call: it is acknowledged when it is in the inbox, and runs afterwards. One that came before is
 // running, or its reply is in the outbox.
 func (k *kernel) called(ctx context.Context, seq uint64, c *frame.Call) {
+	if !named(c.ID) || len(c.Cell) > maxName {
+		k.log().Warn("a host call is dropped: its id is no name", "method", firstBytes(c.Method, maxName))
+		k.link.Settle(seq)
+		return
+	}
+	k.begunBy(c.Cell)
 	item := pykernel.CallItem(c.ID)
 	k.known(item, seq)
 	k.mu.Lock()
@@ -42,7 +48,7 @@ func (k *kernel) called(ctx context.Context, seq uint64, c *frame.Call) {
 	if !begun {
 		now := k.s.opt.Now()
 		if !k.write(ctx, "a host call", &pykernel.InboxItem{Kernel: k.id, Item: item, At: now},
-			&pykernel.StartCall{Kernel: k.id, ID: c.ID, Method: c.Method, At: now}) {
+			&pykernel.StartCall{Kernel: k.id, ID: c.ID, Method: firstBytes(c.Method, maxName), At: now}) {
 			return
 		}
 		k.noteItem(item, seq)

@@ -33,7 +33,7 @@ type cell struct {
 	at      time.Time // commit of its frame
 	cause   pykernel.Cause
 	// clock is when the daemon's own deadline began, zero before: the python kernel counts from the start of the cell's
-	// code, which the daemon does not see, but a cell that is the first of those open, or in the background, has started.
+	// code, which the daemon does not see, but a cell that is the first of those open, in the background, or heard of has started.
 	clock time.Time
 	step  deadlineStep
 	// background: its owner was told that it goes on without being waited for, so it has begun.
@@ -83,6 +83,21 @@ func (k *kernel) startClock() {
 	}
 	for i, c := range k.cells {
 		if c.clock.IsZero() && (i == 0 || c.background) {
+			c.clock = time.Now()
+			k.rouse()
+		}
+	}
+}
+
+// begunBy starts the deadline of a cell of which something has come: it has begun, whatever is before it.
+func (k *kernel) begunBy(id string) {
+	if id == "" {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, c := range k.cells {
+		if c.id == id && c.clock.IsZero() && k.proc != nil {
 			c.clock = time.Now()
 			k.rouse()
 		}

@@ -82,31 +82,32 @@ func (k *kernel) Acked(seqs []uint64) {
 	}
 }
 
-// Evidence says that inbox rows up to seq have done their work. While attached it also says that all that an earlier
-// daemon has not acknowledged has come again: the python kernel repeats it before it reads on.
+// Evidence says that inbox rows up to seq have done their work.
 func (k *kernel) Evidence(seq uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.proven = max(k.proven, seq)
-	if !k.resent && k.phase == attached {
-		k.resent = true
-		k.work.add(k.loseMissing) // behind all that has come again
-	}
 }
 
 // Output passes live output on.
 func (k *kernel) Output(cell string, offset int64, text string) {
 	crash.Point(crash.CellMid)
+	k.begunBy(cell)
 	if k.s.opt.Output != nil {
 		k.s.opt.Output(k.id, cell, offset, text)
 	}
 }
 
-// Pong ends the probes that it answers.
+// Pong ends the probes that it answers. The first one of a connection comes behind all that is sent again: what an earlier daemon
+// has not acknowledged, too.
 func (k *kernel) Pong(n uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.probes = slices.DeleteFunc(k.probes, func(p probe) bool { return p.ping <= n })
+	if k.settled != 0 && k.settled <= n {
+		k.settled, k.resent = 0, true
+		k.work.add(k.loseMissing)
+	}
 }
 
 // Frame takes a frame of the python kernel.

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,22 +33,51 @@ func (k *kernel) jobStarted(seq uint64, j *pykernel.JobStart) {
 	k.mu.Lock()
 	_, known := k.jobs[j.Job]
 	if !named(j.Job) || len(j.Cell) > maxName || !known && len(k.jobs) >= maxJobs {
+		said := k.crowded
+		k.crowded = true
 		k.mu.Unlock()
-		k.log().Warn("a job of a python kernel is not recorded: there are too many, or its id is too long", "jobs", maxJobs)
+		if !said {
+			k.log().Warn("a job of a python kernel is not recorded: there are too many, or its id is too long", "jobs", maxJobs)
+		}
 		k.link.Settle(seq)
 		return
 	}
 	k.jobs[j.Job] = kept(*j)
+	k.starts = append(k.starts, jobStart{seq, k.jobs[j.Job]})
 	delete(k.missing, j.Job)
 	k.mu.Unlock()
+	k.begunBy(j.Cell)
 	k.publish()
-	k.work.add(func(ctx context.Context) {
-		crash.Point(crash.JobBeforeCommit)
-		if k.write(ctx, "a job", &pykernel.InsertJob{Kernel: k.id, Session: k.session, Job: kept(*j)}) {
-			crash.Point(crash.JobCommitted)
-			k.link.Settle(seq)
-		}
-	})
+	k.work.add(k.recordStarts)
+}
+
+// jobStart is a job that has begun, with the number of the frame that told it.
+type jobStart struct {
+	seq uint64
+	job pykernel.JobStart
+}
+
+// recordStarts makes the rows of jobs that have begun, of many in one commit where they came faster than that.
+func (k *kernel) recordStarts(ctx context.Context) {
+	k.mu.Lock()
+	some := slices.Clone(k.starts[:min(len(k.starts), maxRiders)])
+	k.starts = k.starts[len(some):]
+	k.mu.Unlock()
+	if len(some) == 0 {
+		return
+	}
+	ops := make([]neuron.Op, len(some))
+	for i, s := range some {
+		ops[i] = &pykernel.InsertJob{Kernel: k.id, Session: k.session, Job: s.job}
+	}
+	crash.Point(crash.JobBeforeCommit)
+	if !k.write(ctx, "jobs", ops...) {
+		return
+	}
+	crash.Point(crash.JobCommitted)
+	for _, s := range some {
+		k.link.Settle(s.seq)
+	}
 }
 
 // kept is what is remembered of a job.
@@ -99,11 +129,11 @@ func (k *kernel) endJob(ctx context.Context, seq uint64, e pykernel.JobEnd, star
 	if start.StartedAt > 0 && e.EndedAt > start.StartedAt {
 		m.DurationMS = e.EndedAt - start.StartedAt
 	}
-	return k.tellOwner(ctx, "the end of a job", ident.Named(k.id, "job:"+e.Job), pykernel.Cause{}, pykernel.JobEndedAlias, m, seq, item, row...)
+	return k.tellOwner(ctx, "the end of a job", endID(k.id, e.Job), pykernel.Cause{}, pykernel.JobEndedAlias, m, seq, item, row...)
 }
 
-// reconcile takes the list of jobs of a hello: what runs is what it says. The end of one that is recorded and not in it is still
-// to come, or was lost.
+// reconcile takes the lists of a hello: what runs is what it says. The end of a job that is recorded and not in it is still to
+// come, or was lost; so is, where frames were dropped, the outcome of a cell that has ended.
 func (k *kernel) reconcile(h *frame.Hello) {
 	k.mu.Lock()
 	live := make(map[string]pykernel.JobStart, len(h.Jobs))
@@ -125,6 +155,17 @@ func (k *kernel) reconcile(h *frame.Hello) {
 	}
 	k.jobs, k.jobsKnown = live, true
 	k.external = pykernel.Jobs{Live: h.External, Awaited: h.AwaitedExternal, Items: shortened(h.ExternalJobs)}
+	k.dropped = nil
+	if h.Dropped > 0 {
+		for _, c := range k.cells {
+			if c.seq <= h.Ack && !slices.Contains(h.Cells, c.id) {
+				k.dropped = append(k.dropped, c)
+			}
+		}
+	}
+	k.pings++
+	k.settled = k.pings
+	k.link.Ping(k.pings)
 	k.mu.Unlock()
 	for _, j := range unrecorded {
 		k.work.add(func(ctx context.Context) {
@@ -143,20 +184,40 @@ func shortened(items []pykernel.JobItem) (short []pykernel.JobItem) {
 	return short
 }
 
-// loseMissing ends the rows of jobs whose end should have come by now: all that an earlier daemon has not acknowledged has come
-// again.
+// loseMissing ends the jobs and cells whose end should have come by now, because all that was not acknowledged has come again:
+// nobody knows how they ended, and who waits for them hears that.
 func (k *kernel) loseMissing(ctx context.Context) {
 	k.mu.Lock()
-	var ops []neuron.Op
-	for id := range k.missing {
-		ops = append(ops, &pykernel.LoseJob{Kernel: k.id, Job: id, At: k.s.opt.Now()})
-		delete(k.missing, id)
-	}
+	lost, dropped := maps.Clone(k.missing), k.dropped
+	k.dropped = nil
 	k.mu.Unlock()
-	if len(ops) > 0 {
-		k.write(ctx, "jobs whose end nobody has seen", ops...)
+	for _, c := range dropped {
+		out := pykernel.CellEnded{Kernel: k.id, Cell: c.id, Status: pykernel.CellUnknown, Background: c.background, Wake: c.background,
+			Note: "result unknown: the cell has ended, but its python kernel had to drop the result while no daemon took it"}
+		if k.open(c.id) == c && !k.ended(ctx, c, out, pykernel.Output{}, nil) {
+			return
+		}
+	}
+	for id, j := range lost {
+		now := k.s.opt.Now()
+		m := pykernel.JobEnded{Kernel: k.id, Job: id, Cell: j.Cell, Command: j.Command, Service: j.Service, Wake: !j.Service}
+		if j.StartedAt > 0 {
+			m.DurationMS = max(now.UnixMilli()-j.StartedAt, 0)
+		}
+		if !k.persist(ctx, "that nobody has seen the end of a job", func(ctx context.Context) error {
+			return k.deliver(ctx, endID(k.id, id), pykernel.Cause{}, pykernel.JobEndedAlias, m,
+				[]neuron.Op{&pykernel.LoseJob{Kernel: k.id, Job: id, At: now}})
+		}) {
+			return
+		}
+		k.mu.Lock()
+		delete(k.missing, id)
+		k.mu.Unlock()
 	}
 }
+
+// endID is the delivery that tells of the end of a job.
+func endID(kernel, job string) ident.ID { return ident.Named(kernel, "job:"+job) }
 
 // elsewhere takes the jobs that are no processes of this machine.
 func (k *kernel) elsewhere(j *pykernel.Jobs) {
@@ -189,12 +250,13 @@ func (k *kernel) jobGroups() (groups []group) {
 // stopped lists the jobs that end with the python kernel, by id. The caller holds mu.
 func (k *kernel) stopped() []pykernel.Job {
 	jobs := k.observe().Jobs
+	unseen := k.missing
 	if !k.jobsKnown {
-		for id, j := range k.jobs {
-			jobs = append(jobs, pykernel.Job{ID: id, PID: j.PID, Command: j.Command, Service: j.Service, Cell: j.Cell, StartedAt: j.StartedAt})
-		}
-		slices.SortFunc(jobs, func(a, b pykernel.Job) int { return strings.Compare(a.ID, b.ID) })
-		jobs = jobs[:min(len(jobs), pykernel.MaxObserved)]
+		unseen = k.jobs
 	}
-	return jobs
+	for id, j := range unseen {
+		jobs = append(jobs, pykernel.Job{ID: id, PID: j.PID, Command: j.Command, Service: j.Service, Cell: j.Cell, StartedAt: j.StartedAt})
+	}
+	slices.SortFunc(jobs, func(a, b pykernel.Job) int { return strings.Compare(a.ID, b.ID) })
+	return jobs[:min(len(jobs), pykernel.MaxObserved)]
 }

@@ -239,7 +239,7 @@ func TestJobsKeepAKernel(t *testing.T) {
 	h.Until("it is idle", func() bool { return h.Sup.Idle(other) })
 }
 
-// P-123: what a python kernel says of its jobs again after a restart of the daemon converges with what was recorded: the end of one
+// P-001, P-123: what a python kernel says of its jobs again after a restart of the daemon converges with what was recorded: the end of one
 // that ended meanwhile is told, those that run are known, and one whose end nobody
 // saw is lost.
 func TestJobsAfterARestart(t *testing.T) {
@@ -350,4 +350,51 @@ s = probe.start('strange', 'sleep', '60', leader='1\0')`)
 	}
 	h.Until("its row", func() bool { return h.Count(`select count(*) from job where id = 'strange' and leader = ''`) == 1 })
 	value(t, h.Outcome(h.Run("a", kernel, "p.wait(); q.kill(); r.kill(); s.kill(); 5", time.Minute)), "5")
+}
+
+// P-015, P-044, P-053: what a python kernel had to drop while no daemon took it is told all the same, as far as it is known: nobody
+// waits for ever for the end of a cell or job.
+func TestDroppedEndsAreTold(t *testing.T) {
+	h := pykerneltest.New(t, probed)
+	kernel, cell := h.Open("a", `import asyncio, os
+p = probe.start('j1', 'sleep', '60')
+probe.start('j2', 'sleep', '60')
+async def there(name):
+    while not os.path.exists(name):
+        await asyncio.sleep(0.01)
+async def flood():
+    await there('flood')
+    for i in range(4200):
+        probe.api.send('cleanup', {'errors': []})
+    open('flooded', 'w').close()
+task = asyncio.create_task(flood())`)
+	h.Outcome(cell)
+	live(h, kernel, 2)
+	dropped := h.Run("a", kernel, "await there('go'); p.kill(); probe.end('j1', p); asyncio.get_running_loop().call_later(0.3, lambda: open('flood', 'w').close())", time.Minute)
+	stays := h.Run("a", kernel, "await there('end')", time.Minute)
+	h.Until("both cells are there", func() bool { o, _ := h.Sup.Observe(kernel); return len(o.Cells) == 2 })
+	h.Outcome(h.Run("a", kernel, "1", time.Minute)) // so that they are, too, in the python kernel
+	h.Stop()
+	touch := func(name string) {
+		if err := os.WriteFile(filepath.Join(h.Workspace, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	touch("go")
+	h.Until("the flood", func() bool { _, err := os.Stat(filepath.Join(h.Workspace, "flooded")); return err == nil })
+	h.Start()
+	if m := h.Outcome(dropped); m.Status != pykernel.CellUnknown || !strings.Contains(m.Note, "drop") {
+		t.Errorf("%+v", m)
+	}
+	if m := h.JobEnded("j1"); len(m) != 1 || !m[0].Wake || m[0].ExitCode != nil || m[0].DurationMS <= 0 || m[0].Command != "sleep 60" {
+		t.Errorf("%+v", m)
+	}
+	if n := h.Count(`select count(*) from job where id = 'j1' and state = 'lost' or id = 'j2' and state = 'running'`); n != 2 {
+		t.Errorf("%d rows are right", n)
+	}
+	live(h, kernel, 1)
+	touch("end")
+	if m := h.Outcome(stays); m.Status != pykernel.CellOK || h.Outcomes(dropped) != 1 || h.JobsEnded("j2") != 0 {
+		t.Errorf("%+v", m)
+	}
 }

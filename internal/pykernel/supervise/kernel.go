@@ -66,7 +66,11 @@ type kernel struct {
 	modules  string                       // that it was started with, joined by commas; empty: not known
 	eligible bool                         // as its last cells frame says
 	jobs     map[string]pykernel.JobStart // that run, as processes of this machine
+	starts   []jobStart                   // not recorded yet
+	crowded  bool                         // it was said that more is told of jobs than is recorded
 	missing  map[string]pykernel.JobStart // recorded, not in the hello: their end is to come
+	dropped  []*cell                      // that have ended, but their outcomes were not kept for this daemon: unless they come again
+	settled  uint64                       // the ping whose pong says that all has come again; 0: none is out
 	external pykernel.Jobs                // those elsewhere
 	// jobsKnown: jobs and external are what it says itself, in its hello and since.
 	jobsKnown bool

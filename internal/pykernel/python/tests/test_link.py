@@ -46,6 +46,18 @@ class Attach(KernelCase):
         self.assertEqual(good.run("c", "1+1")["value"], "2")
         self.assertEqual(k.attach(lease=5).hello["epoch"], 3)
 
+    # P-014: the first pong of a connection says that all that is sent again has come, however much it is
+    def test_pong_follows_what_is_sent_again(self):
+        k, c = self.attached()
+        k.hold_acks = True
+        for i in range(6):
+            c.run(f"c{i}", "print('x' * 900_000)")
+        c = k.attach(ack=0)
+        c.send({"ping": 7})
+        c.until(lambda v: "pong" in v)
+        done = [v["frame"]["cell"] for v in c.seen if v.get("frame", {}).get("type") == "done"]
+        self.assertEqual(done, [f"c{i}" for i in range(6)])
+
     # P-013: whatever is raised in the reader costs the connection, no more
     def test_reader_survives(self):
         k, c = self.attached()
