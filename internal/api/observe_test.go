@@ -10,7 +10,7 @@ import (
 	"soma/internal/api"
 )
 
-// N-37: the observer is told of each request with its route, or without one, and its status; never of what the client wrote. The
+// N-37, I-25: the observer is told of each request with its route, or without one, and its status; never of what the client wrote. The
 // metrics want the token like everything else.
 func TestRequestsAreObserved(t *testing.T) {
 	var mu sync.Mutex

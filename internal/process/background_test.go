@@ -78,6 +78,17 @@ func TestShowImage(t *testing.T) {
 	}
 }
 
+// P-027: the only tool that a model is offered is python, with the rules of the bindings that the daemon gives.
+func TestPythonIsTheOnlyTool(t *testing.T) {
+	w := newWorld(t, map[string]string{"m": "name: m\nsteps: [{say: a}]\n"}, withHost(func(o *process.Options) { o.Rules = "Look before you leap." }))
+	pid := w.open("s", "m", false)
+	w.admit("s", "a", "x")
+	w.ended(pid)
+	if tools := w.stage.requests()[0].tools; len(tools) != 1 || tools[0].Name != "python" || !strings.HasSuffix(tools[0].Description, "Look before you leap.") {
+		t.Errorf("offered %+v", tools)
+	}
+}
+
 // P-039, P-044: with a real python kernel: a cell goes on in the background, others run beside it, its end wakes a run that
 // has nothing else to do, and what it computed is there. The daemon may be killed meanwhile.
 func TestBackgroundWithAPythonKernel(t *testing.T) {

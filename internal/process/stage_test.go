@@ -8,6 +8,7 @@ import (
 
 	"soma/internal/agent/model"
 	"soma/internal/agent/model/script"
+	"soma/internal/agent/tool"
 	"soma/internal/process"
 	"soma/message"
 	"soma/wire"
@@ -33,6 +34,7 @@ type asked struct {
 	attempt  int
 	messages []message.Message
 	image    func(context.Context, string) ([]byte, error)
+	tools    []tool.Definition
 }
 
 func newStage(t testing.TB, scripts map[string]string) *stage {
@@ -118,7 +120,7 @@ func (p *player) Stream(ctx context.Context, r model.Request) (model.Stream, err
 		p.stage.t.Errorf("request to %s: %v", p.name, err)
 	}
 	p.stage.mu.Lock()
-	p.stage.asked = append(p.stage.asked, asked{p.name, r.Attempt, slices.Clone(r.Messages), r.Image})
+	p.stage.asked = append(p.stage.asked, asked{p.name, r.Attempt, slices.Clone(r.Messages), r.Image, r.Tools})
 	gate := p.stage.gates[p.name]
 	p.stage.mu.Unlock()
 	s, err := p.Provider.Stream(ctx, r)

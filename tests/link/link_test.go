@@ -234,7 +234,7 @@ func (k *worker) follow(ctx context.Context) error {
 	})
 }
 
-// P-210, P-014, P-017, P-018, P-020, P-023, P-025, P-123: cut at every unit and every byte in both directions between a real
+// P-210, P-014, P-017, P-018, P-020, P-023, P-123: cut at every unit and every byte in both directions between a real
 // daemon and real kernels, with kills of the daemon: no cell, outcome, job, trace or host call is lost, none happens twice.
 func TestCuts(t *testing.T) {
 	w := newWorld(t)

@@ -188,7 +188,8 @@ func (v *View) SessionOf(ctx context.Context, branch string) (session string, er
 	return session, err
 }
 
-// Kernel returns what is known of the python kernel of a branch.
+// Kernel returns what is known of the python kernel of a branch. Of one that has told nothing yet it waits for the first word, up
+// to a second.
 func (v *View) Kernel(ctx context.Context, branch string) (wire.KernelView, error) {
 	r, err := v.current(ctx, branch)
 	if err != nil {
@@ -200,12 +201,42 @@ func (v *View) Kernel(ctx context.Context, branch string) (wire.KernelView, erro
 		return out, nil
 	}
 	k, seen := v.observed(*r)
+	if seen != nil && seen.Live == nil && seen.State != "waiting" {
+		v.firstWord(ctx, r.ID)
+		k, seen = v.observed(*r)
+	}
 	out.Kernel = &k
 	if seen != nil && seen.Live != nil {
 		jobs := running(seen.Jobs)
 		out.LiveJobs, out.Running = seen.Live, &jobs
 	}
 	return out, nil
+}
+
+// firstWait bounds the wait for what a python kernel that was just started, or is found again, says of itself.
+const firstWait = time.Second
+
+// firstWord waits until a python kernel has told of its jobs, is gone, or the time is over (P-048).
+func (v *View) firstWord(ctx context.Context, kernel string) {
+	ctx, cancel := context.WithTimeout(ctx, firstWait)
+	defer cancel()
+	news := make(chan struct{}, 1)
+	defer v.o.Owners.Watch(kernel, func() {
+		select {
+		case news <- struct{}{}:
+		default:
+		}
+	})()
+	for {
+		if seen, ok := v.o.Owners.Observe(kernel); !ok || seen.Live != nil {
+			return
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Restart ends the python kernel of a branch.

@@ -268,6 +268,57 @@ func testKernels(t *testing.T, w *world) {
 	}
 }
 
+// P-048: of a python kernel that has told nothing yet a look waits for its first word, within a bound, and no longer than its caller.
+func TestFirstWord(t *testing.T) {
+	w := newWorld(t)
+	a := w.branch("s", 1)
+	w.kernel("k1", a, "s", "here")
+	see := func(live *int) {
+		w.owners.mu.Lock()
+		w.owners.seen["k1"] = pykernel.Observation{State: "detached", Live: live}
+		told := slices.Clone(w.owners.watched["k1"])
+		w.owners.mu.Unlock()
+		for _, changed := range told {
+			changed()
+		}
+	}
+	look := func(ctx context.Context) <-chan wire.KernelView {
+		got := make(chan wire.KernelView, 1)
+		go func() {
+			v, err := w.Kernel(ctx, a.String())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- v
+		}()
+		for tick := time.NewTicker(time.Millisecond); w.owners.watchers("k1") == 0; {
+			<-tick.C
+		}
+		return got
+	}
+	see(nil)
+	got := look(t.Context())
+	see(nil) // news, but not of its jobs
+	two := 2
+	see(&two)
+	if v := <-got; v.LiveJobs == nil || *v.LiveJobs != 2 {
+		t.Errorf("after the first word %+v", v)
+	}
+	see(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	got = look(ctx)
+	cancel()
+	if v := <-got; v.LiveJobs != nil || v.Kernel.State != "detached" {
+		t.Errorf("for a caller that went away %+v", v)
+	}
+	if v := <-look(t.Context()); v.LiveJobs != nil || v.Kernel.State != "detached" {
+		t.Errorf("of one that says nothing %+v", v)
+	}
+	if n := w.owners.watchers("k1"); n != 0 {
+		t.Errorf("%d still listen", n)
+	}
+}
+
 // P-049, P-051: the book of jobs is the kernel's; without one it is read from the rows, and a stale one is not asked.
 func TestRecentJobs(t *testing.T) { onBoth(t, testRecentJobs) }
 

@@ -232,6 +232,18 @@ class Identity(KernelCase):
             self.assertEqual((done["status"], done["error"]["message"]), ("error", "invalid timeout"))
         self.assertEqual(c.run("d", "1", 3_600_000)["status"], "ok")
 
+    # P-038: a synchronous cell keeps the others waiting until it yields
+    def test_holds_the_loop(self):
+        k, c = self.attached()
+        c.run("c", "import asyncio, os; order = []")
+        c.execute("c1", "while not os.path.exists('go'): pass\norder.append('held')\nwhile 'other' not in order: await asyncio.sleep(0)\norder.append('yielded')")
+        c.execute("c2", "order.append('other')")
+        c.acked(k.sent)  # it is queued
+        open(k.workspace + "/go", "w").close()
+        c.done("c2")
+        c.done("c1")
+        self.assertEqual(c.run("d", "order")["value"], "['held', 'other', 'yielded']")
+
     # P-213: cells run in frame order, synchronous ones one after another
     def test_order(self):
         _, c = self.attached()
