@@ -1,5 +1,6 @@
 // Command library shows package session in a program of one's own: no daemon, no database, no model. Two conversations share an
-// observer with a gate, an operation, a memory; one is split, and the session is saved and restored.
+// observer with a gate, an operation, a memory, mail; one is split, a flow works through a graph on clones of it, and the session is
+// saved and restored.
 package main
 
 import (
@@ -7,11 +8,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 
 	"soma/hook"
 	"soma/ident"
 	"soma/message"
 	"soma/session"
+	"soma/session/exchange"
+	"soma/session/flow"
 )
 
 func main() {
@@ -22,7 +26,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	s, err := session.New(session.Options{Name: "kitchen", User: "ann"})
+	s, err := session.New(session.Options{Name: "kitchen", User: "ann", Mail: exchange.New(exchange.Options{})})
 	if err != nil {
 		return err
 	}
@@ -30,7 +34,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *session.Session, *session.Branch) error{watch, tools, operation, ways, keep} {
+	for _, step := range []func(context.Context, *session.Session, *session.Branch) error{watch, tools, operation, ways, mail, meal, keep} {
 		if err := step(ctx, s, cook); err != nil {
 			return err
 		}
@@ -116,6 +120,61 @@ func ways(_ context.Context, s *session.Session, cook *session.Branch) error {
 	return nil
 }
 
+// mail goes from the cook to everybody; it arrives once somebody collects.
+func mail(ctx context.Context, s *session.Session, cook *session.Branch) error {
+	fmt.Println("mail")
+	guest := ident.New(time.Now())
+	if err := s.RegisterParticipant(guest); err != nil {
+		return err
+	}
+	if _, err := s.Send(cook.ID(), guest, "dinner is at eight", ""); err != nil {
+		return err
+	}
+	fmt.Printf("  before: %d letters\n", len(s.Receive(guest)))
+	if _, err := s.Sync(ctx); err != nil {
+		return err
+	}
+	letter, _ := s.Pop(guest, cook.ID())
+	fmt.Println("  the guest reads:", letter.Content)
+	return nil
+}
+
+// dish is what a node asks the flow for.
+type dish struct{ name string }
+
+// meal is a flow: a condition decides whether there is soup, the menu asks for dishes while the flow runs, and a gate keeps what
+// comes after it from happening.
+func meal(ctx context.Context, s *session.Session, _ *session.Branch) error {
+	fmt.Println("meal")
+	answer := func(v any) flow.Func { return func(context.Context, flow.In) (any, error) { return v, nil } }
+	var b flow.Builder
+	b.Add(flow.Node{ID: "look outside", Do: answer("cold")})
+	b.Add(flow.Node{ID: "soup", Do: answer("hot")})
+	b.Edge("look outside", "soup", flow.When(func(_ context.Context, p flow.Passage) (bool, error) { return p.Result == "cold", nil }))
+	b.Add(flow.Node{ID: "menu", Do: answer([]dish{{"fish"}, {"cake"}})}, "soup")
+	b.Add(flow.Node{ID: "taste", Gate: true, Do: answer(flow.Verdict{Reject: true, Reason: "too much salt"})}, "soup")
+	b.Add(flow.Node{ID: "serve the soup", Do: answer(nil)}, "taste")
+	graph, err := b.Build()
+	if err != nil {
+		return err
+	}
+	o := flow.Options{Concurrency: 1, Reactive: flow.On(func(_ context.Context, d dish) (*flow.Child, error) {
+		return &flow.Child{Node: flow.Node{ID: d.name, Operation: "remember", Args: "we had " + d.name}}, nil
+	})}
+	for end, err := range flow.Stream(ctx, s, graph, o) {
+		if err != nil {
+			return err
+		}
+		fmt.Printf("  %s: %s\n", end.Node, end.State)
+	}
+	found, err := s.Memory().Search(ctx, session.Query{Text: "we had"})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  remembered: %d dishes\n", len(found))
+	return nil
+}
+
 // keep writes the session down and makes it again.
 func keep(_ context.Context, s *session.Session, _ *session.Branch) error {
 	fmt.Println("keep")
@@ -132,8 +191,10 @@ func keep(_ context.Context, s *session.Session, _ *session.Branch) error {
 		return err
 	}
 	for _, b := range again.Branches() {
-		fmt.Printf("  %q has %d messages\n", b.Name(), b.Len())
+		if b.Name() != "" {
+			fmt.Printf("  %s has %d messages\n", b.Name(), b.Len())
+		}
 	}
-	fmt.Printf("  the default is %q, and %d events were seen before\n", again.Default().Name(), s.Observer().Len())
+	fmt.Printf("  the default is %q\n", again.Default().Name())
 	return nil
 }
