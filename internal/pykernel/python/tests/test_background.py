@@ -113,12 +113,14 @@ class Cancelled(ApiCase):
     # P-042: interrupts that come while the cell cleans up do not hit its cleanup
     def test_cleanup_is_spared(self):
         _, c = self.sample()
-        self.start(c, "c1", "try: await asyncio.sleep(3600)\nfinally:\n    for i in range(5):\n        await asyncio.sleep(0.01)\n"
+        self.start(c, "c1", "try: await asyncio.sleep(3600)\nfinally:\n    print('cleans', flush=True)\n    for i in range(5):\n        await asyncio.sleep(0.01)\n"
                             "        t = time.monotonic()\n        while time.monotonic() - t < 0.02: pass\n    print('clean', i)")
+        c.frame("interrupt", cell="c1")
+        c.printed("c1", "cleans")
         for _ in range(20):
             c.frame("interrupt", cell="c1")
         done = c.done("c1")
-        self.assertEqual((done["status"], done["output"]["head"]), ("interrupted", "begun\nclean 4\n"))
+        self.assertEqual((done["status"], done["output"]["head"]), ("interrupted", "begun\ncleans\nclean 4\n"))
 
     # P-042: a binding's own task, in the cell's context, is not hit by the cell's signal; the cell is
     def test_supervising_tasks(self):

@@ -29,7 +29,7 @@ class Eligible(ApiCase):
         _, c = self.sample()
         self.told(c, True)
         holds = {
-            "task": ("t = asyncio.create_task(asyncio.sleep(3600))", "t.cancel()"),
+            "task": ("t = asyncio.create_task(asyncio.Event().wait())", "t.cancel()"),
             "timer": ("t = asyncio.get_running_loop().call_later(3600, print)", "t.cancel()"),
             "thread": ("import threading\ne = threading.Event()\nt = threading.Thread(target=e.wait)\nt.start()", "e.set(); t.join()"),
             "file": ("f = open('/dev/null')", "f.close()"),
