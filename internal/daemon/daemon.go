@@ -228,7 +228,7 @@ func (d *daemon) run(ctx context.Context, serving func() error) error {
 		d.mu.Lock()
 		d.fatal = err // there is nothing to give back
 		d.mu.Unlock()
-		return d.unusable(fmt.Errorf("cannot start the engine: %w", err))
+		return d.unusable(err)
 	}
 	defer d.stopPart("engine", d.engine.Stop)
 	if err := d.host.Start(d.ctx); err != nil {

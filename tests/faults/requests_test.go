@@ -1,15 +1,20 @@
 package faults
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"soma/internal/config"
 	"soma/wire"
@@ -188,4 +193,71 @@ func TestNULBytes(t *testing.T) {
 	}
 	p.run("py", p.write("nul.py", "print('a')\n\x00")).ends(1).fails("SyntaxError: source code string cannot contain null bytes")
 	p.run("py", "-c", "1 + 1").ends(0).prints("2\n")
+}
+
+// Who shows no credential over TCP holds 256 connections and no more: the oldest makes room, and whoever shows one stays and is served.
+func TestStrangers(t *testing.T) { // I-50
+	p := newPlace(t)
+	d := p.begin("serve", "--listen", "127.0.0.1:0")
+	d.says(`msg=serving `)
+	s, err := p.client().Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := p.home.ReadToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", at.Host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	ask := func(conn net.Conn, header string) int {
+		t.Helper()
+		if _, err := io.WriteString(conn, "GET /v1/status HTTP/1.1\r\nHost: "+at.Host+"\r\n"+header+"\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode
+	}
+	owner := "Authorization: Bearer " + token.Reveal() + "\r\n"
+	known := dial()
+	if status := ask(known, owner); status != 200 {
+		t.Fatalf("with the token: %d", status)
+	}
+	var silent []net.Conn
+	for range 256 {
+		silent = append(silent, dial())
+	}
+	if status := ask(silent[0], ""); status != 401 { // it counts still
+		t.Errorf("without a token: %d", status)
+	}
+	dial()
+	if _, err := silent[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the oldest: %v", err)
+	}
+	for _, conn := range []net.Conn{known, silent[255], dial()} {
+		if status := ask(conn, owner); status != 200 {
+			t.Errorf("with the token: %d", status)
+		}
+	}
+	p.run("stop").ends(0)
+	d.ends(0)
 }

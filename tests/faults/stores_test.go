@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -85,4 +86,43 @@ func (r result) tells(part string) {
 	if !strings.Contains(r.out, part) {
 		r.t.Errorf("%s: it printed %.2000q, and not %q", r.line, r.out, part)
 	}
+}
+
+// A PostgreSQL server whose disk is full ends the daemon with one line, as the file of a home does; with room again the work
+// goes on where the last commit was, and each cell has run once.
+func TestFullDiskOfPostgreSQL(t *testing.T) { // N-33
+	p := newPlace(t)
+	server := filepath.Join(filepath.Dir(p.home.Dir()), "pg")
+	// The server refuses root, which the folder's owner is in there: it runs as somebody else of a namespace below.
+	const as = "unshare -U --map-user=1000 --map-group=1000"
+	do := p.elsewhere(fmt.Sprintf(`mkdir -m 700 %[1]s %[1]s.wal
+mount -t tmpfs -o size=64m,mode=0700 none %[1]s
+%[2]s initdb -D %[1]s/data --waldir=%[1]s.wal/log -A trust -U postgres -E UTF8 --locale=C --no-sync >/dev/null
+%[2]s pg_ctl -D %[1]s/data -l %[1]s.log -o "-k %[1]s -h ''" -w start >/dev/null`, server, as))
+	p.env = append(p.env, "SOMA_STORE=host="+server+" user=postgres dbname=postgres sslmode=disable")
+	p.write("cell.py", waiting+"open('ran', 'a').write('once ')\n")
+	p.write("s.yaml", "steps:\n  - calls:\n      - python: exec(open('cell.py').read())\n      - python: print('y' * 60000)\n  - say: Done.\n")
+	d := p.serve()
+	work := p.begin("run", "--model", "script:s.yaml", "x")
+	p.until("the cell", func() bool { return p.exists("began") })
+	ballast := server + "/ballast"
+	do("dd if=/dev/zero bs=64k 2>/dev/null >> " + ballast + " || true")
+	p.write("go", "")
+	const noRoom = `cannot use the database host=\S+ user=postgres dbname=postgres sslmode=disable: .*: No space left on device \(SQLSTATE 53100\)`
+	if text := d.ends(1); !regexp.MustCompile(`\nsoma: ` + noRoom + `; mend that and start it again: what was committed is kept\n$`).MatchString(text) {
+		t.Errorf("the daemon said\n%s", text)
+	}
+	if text := work.ends(69); !strings.Contains(text, "soma: the daemon is gone") || !regexp.MustCompile(`\nsoma: cannot start the daemon: `+noRoom+`\n$`).MatchString(text) {
+		t.Errorf("the client said\n%s", text)
+	}
+	do("rm " + ballast)
+	p.run("wait", "1").ends(0)
+	if out := p.run("logs", "1").ends(0).out; strings.Count(out, "went on") != 1 || !strings.Contains(out, "Done.") {
+		t.Errorf("the transcript is %.2000q", out)
+	}
+	if ran := p.read(filepath.Join(p.dir, "ran")); ran != "once " {
+		t.Errorf("the cell ran %q", ran)
+	}
+	p.run("stop", "--kernels").ends(0)
+	do(as + " pg_ctl -D " + server + "/data -m immediate stop >/dev/null")
 }
