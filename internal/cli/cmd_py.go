@@ -3,12 +3,14 @@ package cli
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"soma/internal/cli/exit"
 	"soma/internal/cli/folder"
+	"soma/internal/cli/notebook"
 	"soma/wire"
 )
 
@@ -20,16 +22,21 @@ const maxCode = wire.MaxCellBody - 64<<10
 
 func (a *app) cmdPy() *cobra.Command {
 	var code, python string
-	var fresh, end, last, interrupt bool
+	var fresh, end, last, interrupt, write, keepGoing bool
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "py -c CODE | py FILE | py -",
+		Use:   "py | py -c CODE | py FILE | py -",
 		Short: "run code in this folder's python kernel",
 		Long: "py runs code as one cell in the python kernel of this folder, which keeps its names from cell to cell and outlives the\n" +
 			"daemon; no model is needed. Output streams; a last expression's value is printed. Ctrl-C detaches and the cell runs on:\n" +
 			"py --last, or attach --last, shows it, and py --interrupt stops it. The exit code is 0, or 1 when the cell ended with an\n" +
-			"error. Cells of one folder run one after the other.",
-		Example: "  soma py -c 'x = 41'\n  soma py -c 'x + 1'\n  soma py --end",
+			"error. Cells of one folder run one after the other.\n\n" +
+			"At a terminal, py alone is a prompt: it shows a cell that still runs, completes names with Tab, goes through what was typed\n" +
+			"before with Up, Down and Ctrl-R, and takes code of several lines, a block up to an empty line. Ctrl-C ends the cell that runs and\n" +
+			"not its names, Ctrl-D detaches. ?name explains a name, !command runs a shell command in the folder, ? tells what else there is.\n\n" +
+			"A FILE that ends with .ipynb is a notebook: its code cells run in order, in the same kernel, up to the first that fails. --write\n" +
+			"puts their outputs back into the file; with -o json each cell is one line.",
+		Example: "  soma py\n  soma py -c 'x = 41'\n  soma py -c 'x + 1'\n  soma py --write analysis.ipynb\n  soma py --end",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -45,6 +52,10 @@ func (a *app) cmdPy() *cobra.Command {
 				return exit.Faultf(exit.Usage, "see soma help py", "cannot do several of these at once")
 			case cmd.Flags().Changed("timeout") && (timeout < time.Millisecond || timeout > maxTimeout):
 				return exit.Faultf(exit.Usage, "give from 1ms to 1h", "cannot take --timeout %s", timeout)
+			case (write || keepGoing) && !isNotebook(args):
+				return exit.Faultf(exit.Usage, "give a FILE that ends with .ipynb", "cannot take --write or --keep-going without a notebook")
+			case isNotebook(args):
+				return a.pyNotebook(ctx, notebook.Options{File: args[0], Write: write, KeepGoing: keepGoing}, python, fresh, timeout)
 			case end:
 				return a.pyEnd(ctx)
 			case last:
@@ -75,8 +86,14 @@ func (a *app) cmdPy() *cobra.Command {
 	flags.BoolVar(&end, "end", false, "end this folder's kernel")
 	flags.BoolVar(&interrupt, "interrupt", false, "stop the cell that runs; the names stay")
 	flags.BoolVar(&last, "last", false, "show the last cell, and follow it if it still runs")
+	flags.BoolVar(&write, "write", false, "put the outputs of a notebook's cells back into it")
+	flags.BoolVar(&keepGoing, "keep-going", false, "run the cells of a notebook that come after one that failed, too")
 	flags.DurationVar(&timeout, "timeout", 0, "stop the cell after this `TIME` (default and most 1h)")
 	return cmd
+}
+
+func isNotebook(args []string) bool {
+	return len(args) == 1 && strings.HasSuffix(args[0], ".ipynb")
 }
 
 func (a *app) readCode(name string) (string, error) {

@@ -25,6 +25,9 @@ type cellPrinter struct {
 	inLine bool // the last line is not ended
 	missed bool // a part of the output did not come while the cell ran
 	status string
+	// kept takes up what the cell does; with quiet nothing of it is shown.
+	kept  *keptCell
+	quiet bool
 	// picture is how images are shown; nil: they are not.
 	picture picture
 }
@@ -34,7 +37,7 @@ func (p *cellPrinter) frame(f client.Frame) error {
 		return exit.Faultf(exit.NotFound, "see soma logs --cell "+p.id, "cannot follow the cell: the daemon's store has changed")
 	}
 	if o := f.Output; o != nil && o.Cell == p.id {
-		if p.app.asJSON {
+		if p.app.asJSON && !p.quiet {
 			return p.app.frameJSON(f)
 		}
 		if o.Offset > p.taken && !p.missed {
@@ -64,13 +67,16 @@ func (p *cellPrinter) frame(f client.Frame) error {
 	if b.Cell.ID != p.id {
 		return nil
 	}
-	if p.app.asJSON {
+	if p.app.asJSON && !p.quiet {
 		if err := p.app.frameJSON(f); err != nil {
 			return err
 		}
 	}
 	if f.Event.Kind == wire.CellEnded {
 		p.status = b.Cell.Status
+		if p.kept != nil {
+			p.kept.cell = b.Cell
+		}
 		if err := p.end(outcomeOf(b)); err != nil {
 			return err
 		}
@@ -103,6 +109,12 @@ func (p *cellPrinter) catchUp(to int64) error {
 
 func (p *cellPrinter) print(text string) error {
 	p.taken += int64(len(text))
+	if p.kept != nil {
+		p.kept.take(text)
+	}
+	if p.quiet {
+		return nil
+	}
 	if text != "" {
 		p.inLine = !strings.HasSuffix(text, "\n")
 	}
@@ -137,6 +149,9 @@ func (p *cellPrinter) fill(n int64) error {
 				return err
 			}
 		} else {
+			if p.kept != nil {
+				p.kept.lost += have
+			}
 			p.app.say("%s of output were not kept", plain.Size(have))
 		}
 		p.taken = page.Next
@@ -147,10 +162,13 @@ func (p *cellPrinter) fill(n int64) error {
 // end prints what is still missing, and how the cell ended.
 func (p *cellPrinter) end(r *outcome) error {
 	a := p.app
-	if a.asJSON {
+	if a.asJSON && !p.quiet {
 		return nil
 	}
 	err := r.rest(p.taken, p.print, p.fill)
+	if p.quiet {
+		return err
+	}
 	if err == nil && r.value != "" {
 		if p.inLine {
 			r.value = "\n" + r.value
@@ -199,4 +217,22 @@ func (p *cellPrinter) images(shown wire.Shown) error {
 		p.app.say("%s", text)
 	}
 	return nil
+}
+
+// maxKept bounds what is kept of the output of one cell.
+const maxKept = 16 << 20
+
+// keptCell is a cell that has ended and what it wrote.
+type keptCell struct {
+	cell   wire.Cell
+	output strings.Builder
+	lost   int64 // bytes of the output that are not there
+}
+
+func (k *keptCell) take(text string) {
+	if k.output.Len()+len(text) > maxKept {
+		k.lost += int64(len(text))
+		return
+	}
+	k.output.WriteString(text)
 }

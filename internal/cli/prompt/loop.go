@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -227,14 +228,14 @@ func (l *loop) edit(ctx context.Context) (string, error) {
 		select {
 		case b, ok := <-l.Input:
 			if !ok {
-				return "", l.quit("")
+				return "", l.quit()
 			}
 			l.ahead = append(l.ahead, l.decoder.Feed(b)...)
 		case <-l.Resized:
 			width, _ := l.Size()
 			l.Screen.Resized(width)
 		case <-ctx.Done():
-			return "", l.quit("")
+			return "", l.quit()
 		}
 	}
 }
@@ -242,10 +243,8 @@ func (l *loop) edit(ctx context.Context) (string, error) {
 func (l *loop) view() lineedit.View { return l.editor.View(l.Size()) }
 
 // quit ends the line and the loop.
-func (l *loop) quit(mark string) error {
-	if err := l.Screen.Leave(l.view(), mark); err != nil {
-		return fmt.Errorf("cannot write: %w", err)
-	}
+func (l *loop) quit() error {
+	_ = l.Screen.Leave(l.view(), "") // the terminal may be gone
 	return errLeft
 }
 
@@ -266,7 +265,7 @@ func (l *loop) press() (lineedit.Result, error) {
 			err = l.Screen.Leave(l.view(), "^C")
 			l.editor.Reset()
 		case lineedit.Ended:
-			return r, l.quit("")
+			return r, l.quit()
 		case lineedit.Cleared:
 			err = l.Screen.Clear()
 		case lineedit.Suspended:
@@ -312,7 +311,7 @@ func (l *loop) attend(ctx context.Context, do func(context.Context) error) error
 				case k.Kind == lineedit.Interrupt:
 					l.ahead = nil
 					interrupts.Go(func() { l.interrupt(running) })
-				case k.Kind == lineedit.Leave && len(l.ahead) == 0:
+				case k.Kind == lineedit.Leave && !slices.ContainsFunc(l.ahead, written):
 					detach()
 					<-done
 					return errLeft
@@ -327,6 +326,9 @@ func (l *loop) attend(ctx context.Context, do func(context.Context) error) error
 		}
 	}
 }
+
+// written reports whether a key is something for the next prompt.
+func written(k lineedit.Key) bool { return k.Kind == lineedit.Text || k.Kind == lineedit.Paste }
 
 func (l *loop) interrupt(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, interruptWait)

@@ -77,13 +77,17 @@ func (t *Terminal) Suspend() error {
 	return t.take()
 }
 
-// Close gives the terminal back. It waits for the end of the reader.
+// Close gives the terminal back, if it is still there. It waits for the end of the reader.
 func (t *Terminal) Close() error {
 	signal.Stop(t.resized)
 	close(t.closing)
 	_, err := unix.Write(t.stop[1], []byte{0})
 	<-t.finished
-	return errors.Join(err, t.give(), unix.Close(t.stop[0]), unix.Close(t.stop[1]))
+	given := t.give()
+	if errors.Is(given, unix.EIO) || errors.Is(given, unix.ENOTTY) {
+		given = nil
+	}
+	return errors.Join(err, given, unix.Close(t.stop[0]), unix.Close(t.stop[1]))
 }
 
 func (t *Terminal) take() error {
