@@ -1,5 +1,5 @@
 // Package library measures the session library in process: what an observer emits in a second, what a split and an inclusion
-// take, and what the history of a session weighs.
+// take, what the history of a session weighs, and what mail and flows take.
 //
 // It needs no disk and no daemon; it imports the public packages only.
 package library
@@ -17,17 +17,19 @@ import (
 	"soma/session"
 )
 
-// Run returns the lines observer_emit_10, split_10k, include_1000 and session_100k_events.
+// Run returns the lines observer_emit_10, split_10k, include_1000, session_100k_events, exchange_10k, exchange_100k, flow_1000,
+// flow_chain_1000 and flow_chain_100k.
 func Run(ctx context.Context, _, _ string) ([]measure.Line, error) {
 	var lines []measure.Line
-	for _, f := range []func(context.Context) (measure.Line, error){emit, split, include, events} {
+	for _, f := range []func(context.Context) (measure.Line, error){emit, split, include, events, wide, chain, deep} {
 		l, err := f(ctx)
 		if err != nil {
 			return nil, err
 		}
 		lines = append(lines, l)
 	}
-	return lines, nil
+	mail, err := letters(ctx)
+	return append(lines, mail...), err
 }
 
 type event struct{ n int }
