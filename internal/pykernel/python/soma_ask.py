@@ -4,7 +4,7 @@ A handler runs on the reader thread (`anywhere`), or on the loop. Where a cell h
 runs on the reader thread after a moment, and what is no view is answered as busy in the end.
 """
 import threading
-from asyncio import iscoroutine
+from asyncio import Task, iscoroutine
 from time import monotonic
 
 from soma_wire import ANSWERS
@@ -89,7 +89,7 @@ class Asks:
             return
         reply = self._answer(ask.frame, ask.handler)
         if reply is not None:
-            task = self._loop.create_task(self._later(ask.frame, reply))
+            task = Task(self._later(ask.frame, reply), loop=self._loop)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

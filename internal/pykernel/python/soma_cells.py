@@ -6,7 +6,7 @@ while the loop is held by a cell; the rest happens on the loop.
 import _signal
 import os
 import threading
-from asyncio import CancelledError
+from asyncio import CancelledError, Task
 from contextvars import copy_context
 from time import monotonic, time
 
@@ -24,14 +24,30 @@ _HELD = (_signal.SIGALRM, _signal.SIGVTALRM, _signal.SIGPROF, _signal.SIGUSR1, _
 STATUS_OF = {"interrupt": "interrupted", "shutdown": "interrupted", "deadline": "timed_out"}
 
 
+def _handlers():
+    """Whether a cell has set a handler for a signal that may raise."""
+    return any(callable(_signal.getsignal(number)) for number in _HELD)
+
+
+def _hold(mask):
+    if mask is not None:
+        _signal.pthread_sigmask(_signal.SIG_BLOCK, _HELD)
+
+
+def _release(mask):
+    if mask is not None:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+
 class Cells:
     """post(callback, argument) runs a callback on the loop, once or (after a disturbance) twice. Any thread."""
 
     def __init__(self, loop, post, link, calls, native, place, names, channels, api):
         self.live = {}           # id -> Cell, in frame order
         self._results = Results()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may ask about cells while it is held
         self._loop = loop
+        self._context = copy_context()  # without any cell's
         self._post = post
         self._link = link
         self._calls = calls
@@ -73,12 +89,17 @@ class Cells:
         return None
 
     def _refuse(self, name, message):
+        self._end_plainly(name, "CellRefused", message)
+
+    def _end_plainly(self, name, kind, message, started_at=None, source=""):
         self._send_done(name, {
-            "type": "done", "cell": name, "status": "error", "started_at": int(time() * 1000), "duration_ms": 0,
-            "error": {"type": "CellRefused", "message": message, "traceback": ""},
+            "type": "done", "cell": name, "status": "error", "started_at": started_at or int(time() * 1000), "duration_ms": 0,
+            "error": {"type": kind, "message": message, "traceback": ""},
             "output": {"head": "", "tail": "", "size": 0},
-        }, {"id": name, "state": FINISHED, "status": "error", "started_at": None, "duration_ms": 0, "source": "",
-            "background": False, "error": f"CellRefused: {message}"})
+        }, {"id": name, "state": FINISHED, "status": "error", "started_at": started_at, "duration_ms": 0, "source": source,
+            "background": False, "error": f"{kind}: {message}"})
+        if not self.live:
+            self.on_empty()
 
     def interrupt(self, name, reason="interrupt"):
         """Steps 1 and 2 of SPEC.md, section 6; False when the cell is left alone. Any thread but the loop's."""
@@ -188,9 +209,10 @@ class Cells:
         cell.restarting = False
         if cell.state != QUEUED:
             return
-        context = copy_context()
+        context = self._context.copy()
         context.run(soma_output.CURRENT.set, cell.capture)
-        cell.task = self._loop.create_task(self._run(cell), name=f"cell {cell.id}", context=context)
+        # Task itself: a cell may have given the loop a factory.
+        cell.task = Task(self._run(cell), loop=self._loop, name=f"cell {cell.id}", context=context)
 
     def _cancel(self, cell):
         if cell.state == RUNNING and not cell.delivered:
@@ -204,44 +226,61 @@ class Cells:
         value, failure, mask, step = None, None, None, 0
         while True:
             try:
-                if mask is None:
+                if mask is None and _handlers():
                     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
                 if step == 0:
-                    _signal.pthread_sigmask(_signal.SIG_BLOCK, _HELD)
+                    _hold(mask)
                     step = 1
                     if not self._begin(cell):
-                        _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+                        _release(mask)
                         return
                 if step == 1:
                     step = 2
-                    _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+                    _release(mask)
                     try:
                         value = await run_cell(cell, self._names)
                     except BaseException as e:
                         failure = e  # inside, so that a handler that raises here is caught too
-                _signal.pthread_sigmask(_signal.SIG_BLOCK, _HELD)
+                if mask is None and _handlers():
+                    mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
+                _hold(mask)
                 break
             except BaseException as e:
                 failure = e
         if os.getpid() != self._pid:
             os._exit(0)  # the cell forked and its child came back here
         try:
-            cell.ended = monotonic()
-            soma_output.deferred.clear()
-            status, error = "ok", None
-            if failure is not None:
-                status, value = self._status_of(cell, failure), None
-                error = error_of(failure)
-                del failure
-            self._native.mend()
-            self.drain()
-            for problem in self._api.cell_ended(cell.id):
-                cell.capture.add_text(f"\n[{problem}]\n")
-            with self._lock:
-                cell.move("end")
-            self._end(cell, status, value, error)
+            self._finish(cell, value, failure)
+        except BaseException as e:
+            self._finish_anyhow(cell, e)
         finally:
-            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+            del failure  # its traceback has this frame
+            _release(mask)
+
+    def _finish(self, cell, value, failure):
+        cell.ended = monotonic()
+        soma_output.deferred.clear()
+        status, error = "ok", None
+        if failure is not None:
+            status, value = self._status_of(cell, failure), None
+            error = error_of(failure)
+        self._native.mend()
+        self.drain()
+        for problem in self._api.cell_ended(cell.id):
+            cell.capture.add_text(f"\n[{problem}]\n")
+        with self._lock:
+            cell.move("end")
+        self._end(cell, status, value, error)
+
+    def _finish_anyhow(self, cell, problem):
+        """Tell the end of a cell that has taken away what this needs (a module of Python, say), or the memory for it."""
+        if cell.id not in self.live:
+            return
+        cell.move("end")
+        cell.capture.close()
+        cell.capture = cell.task = cell.raised = None
+        self._end_plainly(cell.id, "KernelError", f"how this cell ended cannot be told: {problem!r:.1000}",
+                          cell.started_at, cell.code)
 
     def _begin(self, cell):
         """Move a queued cell to running; False when it is not to run."""
@@ -277,15 +316,14 @@ class Cells:
             facts["error"] = f"{error['type']}: {error['message']}".partition("\n")[0][:1024]
         done.update(cell.capture.attachments(), **cell.told(status))
         self._calls.cancel(cell.capture)
-        cell.capture = cell.task = cell.raised = None
-        with self._lock:
-            del self.live[cell.id]
         self._send_done(cell.id, done, facts)
+        cell.capture = cell.task = cell.raised = None
         if not self.live:
             self.on_empty()
 
     def _send_done(self, name, done, facts):
         with self._lock:
             body = self._results.put(name, done, facts)
+            self.live.pop(name, None)
             self._resting = False
             self._tell_cells((body, ("done", name), False))

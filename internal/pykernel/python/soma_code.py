@@ -144,9 +144,9 @@ def error_of(failure):
 
 def traceback_of(failure):
     """The traceback of an exception: the person's frames, file <cell>, at most 64 KiB."""
-    import traceback
-
     try:
+        import traceback
+
         shown = traceback.TracebackException.from_exception(failure, compact=True)
         for part in _chain(shown):
             _cut_frames(part)

@@ -4,7 +4,10 @@ Threads: main (the asyncio loop and all cells), reader (soma_link), watch (soma_
 """
 import os
 import sys
+from _thread import get_ident
 from collections import deque
+from os import read, write
+from time import monotonic, sleep
 
 import soma_process as process
 from soma_wire import ANSWERS
@@ -16,15 +19,16 @@ _STARTUP_SECONDS = 5.0   # to hand over a startup error
 _FLUSH_SECONDS = 0.2
 _LOOK_SECONDS = 1.0      # between two looks at the run directory
 _MOMENT_SECONDS = 0.02   # a cell that ends within it is not watched
+_TRIES = 3               # of a callback that raises
 
 
 class Executor:
     """What the link tells, and when the process ends."""
 
     def __init__(self, place, bundle, loop, native, scale):
-        from time import monotonic
+        from asyncio import Task, wait_for
 
-        self._clock = monotonic
+        self._task, self._wait_for = Task, wait_for  # whatever a cell makes of the modules
         self._place = place
         self._loop = loop
         self._native = native
@@ -33,6 +37,13 @@ class Executor:
         self._live_since = None
         self._leaving = None   # (exit status, deadline)
         self._inbox = deque()  # (callback, argument) for the loop
+        self._tries = 0        # of the first of them
+        self._woken, self._wake = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._wake, False)
+        loop.add_reader(self._woken, self._take_inbox)
+        self._reader = None    # the ident of the reader thread
+        self._due = False      # it is to wake the loop
         self.cells = self.watch = self.calls = self.link = self.asks = self.api = self.rest = None
         self.ready = False
         self._clean = False    # the bindings have cleaned up
@@ -65,9 +76,23 @@ class Executor:
     def closing(self):
         return self._leaving is not None and self._leaving[0] == process.ENDED
 
+    def unreachable(self):
+        """Nobody can attach any more: nobody could end this process either."""
+        process.open_log(self._place)  # a cell has closed descriptors that are not its own, perhaps all
+        process.fail(process.FAILED, "descriptors of the kernel are closed: it cannot be reached any more")
+
     def tick(self):
-        """Look at the clocks; ms until the next look."""
-        now = self._clock()
+        """Look at the clocks, then wake the loop if it has something to do; ms until the next look."""
+        self._reader = get_ident()
+        try:
+            return self._look()
+        finally:
+            if self._due:
+                self._due = False
+                self._ring()
+
+    def _look(self):
+        now = monotonic()
         if self._leaving is not None:
             left = self._leaving[1] - now
             if left <= 0:
@@ -105,18 +130,43 @@ class Executor:
     def post(self, callback, argument):
         """Run callback(argument) on the loop, in order; again if it was disturbed. Any thread."""
         self._inbox.append((callback, argument))
-        self._loop.call_soon_threadsafe(self._take_inbox)
+        if get_ident() == self._reader:
+            self._due = True  # the last thing that it does before it waits again: the two do not fight for the interpreter
+        else:
+            self._ring()
+
+    def _ring(self):
+        try:
+            write(self._wake, b"x")
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.unreachable()
 
     def _take_inbox(self):
-        while self._inbox:
-            callback, argument = self._inbox[0]
-            callback(argument)
-            self._inbox.popleft()
+        try:
+            read(self._woken, 4096)
+        except BlockingIOError:
+            pass
+        try:
+            while self._inbox:
+                callback, argument = self._inbox[0]
+                try:
+                    callback(argument)
+                except Exception as e:  # raised by a signal handler of a cell, or the callback is broken
+                    self._tries += 1
+                    if self._tries < _TRIES:
+                        continue
+                    self._loop.call_exception_handler({"message": f"{callback} has failed", "exception": e})
+                self._tries = 0
+                self._inbox.popleft()
+        finally:
+            self.kick()
 
     def kick(self):
         """Take the inbox once more if something is left in it. Any thread."""
         if self._inbox:
-            self._loop.call_soon_threadsafe(self._take_inbox)
+            self._ring()
 
     # --- ending ---
 
@@ -124,27 +174,27 @@ class Executor:
         """End the process: interrupt what runs, let atexit run, all within some seconds."""
         if self._leaving is None:
             more = _CLEANUP_SECONDS if self.api.cleanups() else 0.0
-            self._leaving = (status, self._clock() + seconds + more)
+            self._leaving = (status, monotonic() + seconds + more)
             self.cells.interrupt_all("shutdown")
-            self.post(lambda _: self._loop.create_task(self._clean_up(more)), None)
+            self.post(lambda _: self._task(self._clean_up(more), loop=self._loop), None)
             self.link.nudge()
 
     async def _clean_up(self, seconds):
         """Let the bindings end what they have begun; tell what they could not."""
-        from asyncio import wait_for
-
-        errors, until = [], self._clock() + seconds
-        for handler in self.api.cleanups():
-            try:
-                waiting = handler()
-                if waiting is not None:
-                    await wait_for(waiting, max(until - self._clock(), 0))
-            except BaseException as e:
-                errors.append(f"{getattr(handler, '__module__', '?')}: {type(e).__name__}: {e}"[:1024])
-        if errors:
-            self.api.send("cleanup", {"errors": errors})
-        self._clean = True
-        self.stop_if_empty()
+        errors, until = [], monotonic() + seconds
+        try:
+            for handler in self.api.cleanups():
+                try:
+                    waiting = handler()
+                    if waiting is not None:
+                        await self._wait_for(waiting, max(until - monotonic(), 0))
+                except BaseException as e:
+                    errors.append(f"{getattr(handler, '__module__', '?')}: {type(e).__name__}: {e}"[:1024])
+            if errors:
+                self.api.send("cleanup", {"errors": errors})
+        finally:
+            self._clean = True
+            self.stop_if_empty()
 
     def _may_end(self):
         return self._leaving is not None and self._clean and not self.cells.live
@@ -158,21 +208,29 @@ class Executor:
         round; the loop may then have lost one callback, so ours are taken from a list of our own."""
         while True:
             try:
-                self._loop.call_soon(self._take_inbox)
+                self.kick()
                 self._loop.run_forever()
             except BaseException:
+                self._check_loop()
                 continue
             if self._may_end():
                 return
 
-    def finish(self):
-        import atexit
-
-        until = self._clock() + _FLUSH_SECONDS
-        while not self.link.settled() and self._clock() < until:
-            self.link.nudge()
-            _pause(0.002)
+    def _check_loop(self):
+        """A loop whose descriptors are closed would fail for ever."""
         try:
+            self._loop._selector.select(0)
+        except (OSError, ValueError):
+            self.unreachable()
+
+    def finish(self):
+        until = monotonic() + _FLUSH_SECONDS
+        while not self.link.settled() and monotonic() < until:
+            self.link.nudge()
+            sleep(0.002)
+        try:
+            import atexit
+
             atexit._run_exitfuncs()
         finally:
             os._exit(self._leaving[0])
@@ -185,16 +243,10 @@ class Executor:
         text = "".join(traceback.format_exception(failure))
         os.write(2, text.encode("utf-8", "backslashreplace"))
         self.link.send(soma_wire.encode({"type": "startup_error", "error": text[-soma_wire.MESSAGE // 4:]}))
-        until = self._clock() + _STARTUP_SECONDS
-        while not self.link.acknowledged() and self._clock() < until:
-            _pause(0.01)
+        until = monotonic() + _STARTUP_SECONDS
+        while not self.link.acknowledged() and monotonic() < until:
+            sleep(0.01)
         os._exit(process.FAILED)
-
-
-def _pause(seconds):
-    import time
-
-    time.sleep(seconds)
 
 
 def _scale():

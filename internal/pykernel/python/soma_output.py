@@ -142,12 +142,15 @@ class Native:
             try:
                 os.fstat(fd)
             except OSError:
-                os.dup2(self._fd, fd)
+                try:
+                    os.dup2(self._fd, fd)
+                except OSError:
+                    pass  # it is closed too
 
     def drain(self, out):
         """Give what was written since the last time to a capture."""
         with self._lock:
-            size = os.fstat(self._fd).st_size
+            size = self._size()
             if size == self._at:
                 return
             if size < self._at:  # someone truncated it
@@ -168,7 +171,13 @@ class Native:
 
     def large(self):
         """Whether it is time for a drain() though no cell asks for one. Any thread."""
-        return os.fstat(self._fd).st_size - self._cut_at > NATIVE_FILE
+        return self._size() - self._cut_at > NATIVE_FILE
+
+    def _size(self):
+        try:
+            return os.fstat(self._fd).st_size
+        except OSError:  # a cell has closed it
+            return self._at
 
     def _cut(self):
         if self._at - self._cut_at < NATIVE_FILE // 2:

@@ -2,6 +2,7 @@
 is watched too. It exists only while a cell runs for longer than a moment or live output waits.
 """
 import threading
+from _thread import start_new_thread
 from time import sleep
 
 from soma_link import hold_signals
@@ -15,7 +16,7 @@ class Watch:
         self._cells = cells
         self._kick = kick  # makes the loop look at what it may have missed
         self._link = link
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may print while it is held
         self.runs = False
         self._late = set()  # captures of ended cells with live output
 
@@ -25,9 +26,11 @@ class Watch:
             if self.runs or not (self._cells.live or self._late):
                 return
             self.runs = True
-            thread = threading.Thread(target=self._run, name="soma watch", daemon=True)
-            thread.soma_inherit = False
-            thread.start()
+            try:
+                start_new_thread(self._run, ())  # no Thread: a cell may have put something else in its place
+            except BaseException:
+                self.runs = False
+                raise
 
     def late(self, capture):
         """A cell that has ended printed something: show it."""

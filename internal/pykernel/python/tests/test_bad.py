@@ -58,7 +58,8 @@ class Ends(KernelCase):
         self.assertEqual((done["status"], done["value"]), ("ok", "0"))
         done = c.run("c2", "pid = os.fork()\nif not pid: raise SystemExit(5)\nos.waitpid(pid, 0)[1]")
         self.assertEqual(done["value"], "0")
-        c.run("c3", "pid = os.fork()\nif not pid:\n    while True: time.sleep(0.5)")
+        c.run("c3", "r, w = os.pipe()\npid = os.fork()\nif not pid:\n    os.write(w, b'x')\n    while True: time.sleep(0.5)\n"
+                    "os.read(r, 1)")  # a signal that comes while the child is being made is lost in python
         self.assertEqual(c.run("c4", "os.kill(pid, 15); os.waitpid(pid, 0)[1]")["value"], "15")
         self.assertEqual(len([v for v in c.seen if v.get("frame", {}).get("type") == "done"]), 4)
 
