@@ -17,7 +17,7 @@ type Waiting struct {
 
 // report is told of each delivery: nil where the letter arrived, an error that wraps ErrFull where it waits, and ErrNotFound where
 // it is lost. To is zero for a broadcast that finds nobody.
-type report func(l session.Letter, to ident.ID, err error)
+type report func(l *session.Letter, to ident.ID, err error)
 
 // Collect takes what waits in the owner's outbox and delivers it. It returns how many different letters had somebody to be
 // delivered to: a broadcast counts once, what is for nobody who is there not at all. It does not say that they arrived: a
@@ -63,7 +63,7 @@ func (x *Exchange) Sync(ctx context.Context) (int, error) { return x.CollectAll(
 // Pending returns what the owner has sent and a full inbox has not taken yet, in the order of sending.
 func (x *Exchange) Pending(owner ident.ID) []Waiting {
 	if box := x.box(owner); box != nil {
-		return box.waitingLetters(false)
+		return box.pending(false)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (x *Exchange) Pending(owner ident.ID) []Waiting {
 // Drain takes out what Pending returns: it will not be tried again, and does not count as dropped.
 func (x *Exchange) Drain(owner ident.ID) []Waiting {
 	if box := x.box(owner); box != nil {
-		return box.waitingLetters(true)
+		return box.pending(true)
 	}
 	return nil
 }
@@ -82,9 +82,9 @@ func (x *Exchange) deliver(box *Mailbox, tell report) int {
 	if len(waiting)+len(letters) == 0 {
 		return 0
 	}
-	r := round{x: x, tell: tell, blocked: map[ident.ID]bool{}}
+	r := round{x: x, tell: tell}
 	for _, w := range waiting {
-		r.hand(w.Letter, w.To)
+		r.hand(w.letter, w.to)
 	}
 	var others []ident.ID
 	for _, l := range letters {
@@ -106,7 +106,7 @@ func (x *Exchange) deliver(box *Mailbox, tell report) int {
 			r.lose(l, ident.ID{})
 		}
 	}
-	if lost := box.keep(r.waiting); lost > 0 {
+	if lost := box.keep(r.waiting, letters); lost > 0 {
 		x.dropped.Add(uint64(lost))
 	}
 	return r.letters
@@ -117,13 +117,18 @@ type round struct {
 	x       *Exchange
 	tell    report
 	blocked map[ident.ID]bool // whose inbox was full: nothing may overtake what waits for it
-	waiting []Waiting
+	waiting []parcel
 	last    ident.ID // the letter that was counted last; deliveries of one letter follow each other
 	letters int
+	to      ident.ID // whose mailbox was asked for last
+	box     *Mailbox
 }
 
-func (r *round) hand(l session.Letter, to ident.ID) {
-	box := r.x.box(to)
+func (r *round) hand(l *session.Letter, to ident.ID) {
+	if r.box == nil || r.to != to {
+		r.to, r.box = to, r.x.box(to)
+	}
+	box := r.box
 	if box == nil {
 		r.lose(l, to)
 		return
@@ -141,15 +146,18 @@ func (r *round) hand(l session.Letter, to ident.ID) {
 		}
 	}
 	if err != nil {
+		if r.blocked == nil {
+			r.blocked = map[ident.ID]bool{}
+		}
 		r.blocked[to] = true
-		r.waiting = append(r.waiting, Waiting{l, to})
+		r.waiting = append(r.waiting, parcel{l, to})
 	}
 	if r.tell != nil {
 		r.tell(l, to, err)
 	}
 }
 
-func (r *round) lose(l session.Letter, to ident.ID) {
+func (r *round) lose(l *session.Letter, to ident.ID) {
 	r.x.dropped.Add(1)
 	if r.tell != nil {
 		r.tell(l, to, session.ErrNotFound)

@@ -129,7 +129,7 @@ func (d *desk) blocked(to []string, text string) (any, error) {
 		asked[d.names[name]] = true
 	}
 	reached := map[ident.ID]bool{}
-	x.deliver(box, func(l session.Letter, who ident.ID, err error) {
+	x.deliver(box, func(l *session.Letter, who ident.ID, err error) {
 		if l.Channel == ChannelBlocked && asked[who] {
 			reached[who] = err == nil || errors.Is(err, session.ErrFull)
 		}

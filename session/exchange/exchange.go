@@ -129,11 +129,11 @@ func (x *Exchange) Send(sender, recipient ident.ID, content any, channel string)
 
 func (x *Exchange) send(box *Mailbox, recipient ident.ID, content any, channel string) (session.Letter, error) {
 	now := x.now()
-	l := session.Letter{ID: ident.New(now), Sender: box.owner, Recipient: recipient, Content: content, Channel: channel, Time: now}
+	l := &session.Letter{ID: ident.New(now), Sender: box.owner, Recipient: recipient, Content: content, Channel: channel, Time: now}
 	if err := box.queue(l, x.bound); err != nil {
 		return session.Letter{}, fmt.Errorf("cannot send: %w", err)
 	}
-	return l, nil
+	return *l, nil
 }
 
 // Receive returns the letters that have arrived for the owner, of these senders only where any are given, in the order of their

@@ -27,23 +27,32 @@ type Mailbox struct {
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
-	outbox  []session.Letter
-	waiting []Waiting
+	outbox  []*session.Letter // letters never change: copies of a broadcast are the same one
+	spare   []*session.Letter // an empty outbox to take next
+	waiting []parcel
 	taken   int // letters that are on their way: they have room here until it is known whether they must wait
 	inboxes map[ident.ID]*inbox
+	last    *inbox // the one that was used last; nil or one of inboxes
 	held    int    // letters in all inboxes
 	next    uint64 // the number of the next arrival
 }
 
 // inbox is the queue of one sender; it is never empty.
 type inbox struct {
+	sender  ident.ID
 	letters []arrival
 	head    int
 }
 
 type arrival struct {
-	session.Letter
-	nth uint64
+	letter *session.Letter
+	nth    uint64
+}
+
+// parcel is a letter for one of those whom it is for.
+type parcel struct {
+	letter *session.Letter
+	to     ident.ID
 }
 
 // Owner is whose mailbox it is.
@@ -67,7 +76,11 @@ func (b *Mailbox) Letters(name string) []session.Letter {
 	if name == Outbox {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return slices.Clone(b.outbox)
+		letters := make([]session.Letter, len(b.outbox))
+		for i, l := range b.outbox {
+			letters[i] = *l
+		}
+		return letters
 	}
 	text, ok := strings.CutPrefix(name, InboxPrefix)
 	if !ok {
@@ -80,7 +93,7 @@ func (b *Mailbox) Letters(name string) []session.Letter {
 	return b.arrived([]ident.ID{sender})
 }
 
-func (b *Mailbox) queue(l session.Letter, bound int) error {
+func (b *Mailbox) queue(l *session.Letter, bound int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -94,39 +107,51 @@ func (b *Mailbox) queue(l session.Letter, bound int) error {
 }
 
 // take empties the outbox for a delivery, which ends with keep.
-func (b *Mailbox) take() ([]Waiting, []session.Letter) {
+func (b *Mailbox) take() ([]parcel, []*session.Letter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	waiting, letters := b.waiting, b.outbox
-	b.waiting, b.outbox = nil, nil
+	b.waiting, b.outbox, b.spare = nil, b.spare, nil
 	b.taken = len(waiting) + len(letters)
 	return waiting, letters
 }
 
-// keep puts back what could not be delivered, and returns how much of that is lost because the mailbox is gone.
-func (b *Mailbox) keep(waiting []Waiting) int {
+// keep puts back what could not be delivered of what was taken, and returns how much of that is lost because the mailbox is gone.
+func (b *Mailbox) keep(waiting []parcel, taken []*session.Letter) int {
+	clear(taken)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.taken = 0
 	if b.closed {
 		return len(waiting)
 	}
-	b.waiting = waiting
+	b.waiting, b.spare = waiting, taken[:0]
 	return 0
 }
 
-func (b *Mailbox) waitingLetters(out bool) []Waiting {
+func (b *Mailbox) pending(out bool) []Waiting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	letters := slices.Clone(b.waiting)
+	letters := make([]Waiting, len(b.waiting))
+	for i, w := range b.waiting {
+		letters[i] = Waiting{*w.letter, w.to}
+	}
 	if out {
 		b.waiting = nil
 	}
 	return letters
 }
 
+// from returns the inbox of a sender; nil where nothing of it is here. mu is held.
+func (b *Mailbox) from(sender ident.ID) *inbox {
+	if b.last == nil || b.last.sender != sender {
+		b.last = b.inboxes[sender]
+	}
+	return b.last
+}
+
 // accept puts a letter into the inbox of its sender; it is not open where the mailbox is gone. The error wraps ErrFull.
-func (b *Mailbox) accept(l session.Letter, bound int) (open bool, err error) {
+func (b *Mailbox) accept(l *session.Letter, bound int) (open bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
@@ -135,10 +160,10 @@ func (b *Mailbox) accept(l session.Letter, bound int) (open bool, err error) {
 	if b.held >= bound {
 		return true, fmt.Errorf("the %w of %s", session.ErrFull, b.owner)
 	}
-	in := b.inboxes[l.Sender]
+	in := b.from(l.Sender)
 	if in == nil {
-		in = &inbox{}
-		b.inboxes[l.Sender] = in
+		in = &inbox{sender: l.Sender, letters: make([]arrival, 0, 8)}
+		b.inboxes[l.Sender], b.last = in, in
 	}
 	in.letters = append(in.letters, arrival{l, b.next})
 	b.next++
@@ -174,7 +199,7 @@ func inOrder(found []arrival) []session.Letter {
 	slices.SortFunc(found, func(x, y arrival) int { return cmp.Compare(x.nth, y.nth) })
 	letters := make([]session.Letter, len(found))
 	for i, a := range found {
-		letters[i] = a.Letter
+		letters[i] = *a.letter
 	}
 	return letters
 }
@@ -182,17 +207,18 @@ func inOrder(found []arrival) []session.Letter {
 func (b *Mailbox) pop(sender ident.ID) (session.Letter, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	in := b.inboxes[sender]
+	in := b.from(sender)
 	if in == nil {
 		return session.Letter{}, false
 	}
-	l := in.letters[in.head].Letter
+	l := *in.letters[in.head].letter
 	in.letters[in.head] = arrival{} // what has left is not held any longer
 	in.head++
 	b.held--
 	switch left := len(in.letters) - in.head; {
 	case left == 0:
 		delete(b.inboxes, sender)
+		b.last = nil
 	case in.head > left: // each letter is moved at most once for each that has left
 		in.letters, in.head = append(in.letters[:0:0], in.letters[in.head:]...), 0
 	}
@@ -205,9 +231,12 @@ func (b *Mailbox) close() []session.Letter {
 	defer b.mu.Unlock()
 	letters := make([]session.Letter, 0, len(b.waiting)+len(b.outbox)+b.held)
 	for _, w := range b.waiting {
-		letters = append(letters, w.Letter)
+		letters = append(letters, *w.letter)
 	}
-	letters = append(append(letters, b.outbox...), inOrder(b.gather(nil))...)
-	b.closed, b.waiting, b.outbox, b.inboxes, b.held = true, nil, nil, map[ident.ID]*inbox{}, 0
+	for _, l := range b.outbox {
+		letters = append(letters, *l)
+	}
+	letters = append(letters, inOrder(b.gather(nil))...)
+	b.closed, b.waiting, b.outbox, b.spare, b.inboxes, b.last, b.held = true, nil, nil, nil, map[ident.ID]*inbox{}, nil, 0
 	return letters
 }
