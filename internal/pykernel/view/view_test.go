@@ -291,8 +291,14 @@ func TestFirstWord(t *testing.T) {
 			}
 			got <- v
 		}()
-		for tick := time.NewTicker(time.Millisecond); w.owners.watchers("k1") == 0; {
-			<-tick.C
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for late := time.After(30 * time.Second); w.owners.watchers("k1") == 0; {
+			select {
+			case <-tick.C:
+			case <-late:
+				t.Fatal("it does not wait")
+			}
 		}
 		return got
 	}
