@@ -17,7 +17,7 @@ func branchOf(id string) flow.Node {
 	return flow.Node{ID: id, Do: func(_ context.Context, in flow.In) (any, error) { return in.Branch, nil }}
 }
 
-// S-51
+// S-51, S-60
 func TestBranches(t *testing.T) {
 	mail := exchange.New(exchange.Options{})
 	s, err := session.New(session.Options{Mail: mail})

@@ -109,7 +109,7 @@ func TestNodesThatBreak(t *testing.T) {
 	once(t, s, r)
 }
 
-// S-54: five at once where nothing is said, one with 1; a node that waits holds no slot.
+// S-54, S-60: five at once where nothing is said, one with 1; a node that waits holds no slot.
 func TestConcurrency(t *testing.T) {
 	for given, want := range map[int]int{0: flow.DefaultConcurrency, 1: 1, 3: 3} {
 		synctest.Test(t, func(t *testing.T) {

@@ -169,7 +169,7 @@ func TestChildrenInBetween(t *testing.T) {
 	is(t, "last", r.Completed[len(r.Completed)-1], "end")
 }
 
-// S-57: a child has a clone of its emitter's branch as that is when the child starts; one that is alone a clone of the default.
+// S-57, S-60: a child has a clone of its emitter's branch as that is when the child starts; one that is alone a clone of the default.
 func TestBranchesOfChildren(t *testing.T) {
 	s := newSession(t)
 	speaks := func(id string, w wish) flow.Node {
