@@ -88,6 +88,13 @@ class Handles(RoomCase):
                          (["j3", "j2", "j1"], 3, True, True, False))
         self.assertRegex(self.cell("b")["value"], r"^<job j2 running for \d+\.\d s, 0 bytes of output so far: sleep 60>$")
 
+    # P-130: a plugin's own job is in no list while it runs
+    def test_internal(self):
+        self.ok("j = api.jobs.start('sleep 600', listed=False)")
+        self.assertEqual(self.cell("jobs")["value"], "no jobs")
+        self.assertEqual(self.ok("j.state, len(jobs), j.id in jobs, api.jobs.of_cell(j.cell), api.jobs.rows()"), ("running", 0, False, [], []))
+        self.ok("j.stop()\nawait j")
+
     # P-059, P-125: the end of a long output is shown, and how to read the rest
     def test_long_output(self):
         value = self.cell("await run('seq 100000')")["value"]

@@ -116,13 +116,16 @@ class Kept(CaptureCase):
     # P-056: of a huge ASCII print only what is kept is encoded
     def test_huge_print(self):
         text = "0123456789" * (12 * MIB)
-        for directory in (None, self.dir):
+        for directory, kept in ((None, MIB), (self.dir, LIMIT)):
             c = CellCapture("c", directory)
+            encoded, add = [], c._add
+            c._add = lambda data: (encoded.append(len(data)), add(data))
             tracemalloc.start()
             c.add_text(text)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             self.assertLess(peak, 8 * MIB)
+            self.assertLessEqual(sum(encoded), kept + 2 * MIB)
             self.assertEqual(c.size, len(text))
             out = c.result()
             self.assertEqual((out["head"], out["tail"]), (text[:MIB], text[-64 * KIB:]))
