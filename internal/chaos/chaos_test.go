@@ -72,6 +72,50 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// Each end of a job and of a cell in the background is told once, whatever else has happened.
+func TestJudgeWakes(t *testing.T) {
+	const in8 = "cell finished (status=ok, ran 1.6s): import asyncio, os # cell8"
+	job := func(n int, how string) string {
+		return fmt.Sprintf("job %s: echo job%d >> /w/lines; sleep 1.5; exit 3", how, n)
+	}
+	const well = "finished (exit_code=3, ran 1.5s)"
+	all := []string{job(2, well), job(6, "stopped with its python kernel"), job(10, well), in8}
+	for name, c := range map[string]struct {
+		woken         []string
+		change        func(history []message.Message, count map[string]int)
+		lost, doubled int
+	}{
+		"all well":               {woken: all},
+		"no wake of a job":       {woken: all[1:], lost: 1},
+		"no wake of the cell":    {woken: all[:3], lost: 1},
+		"a job told twice":       {woken: append(all[:4:4], job(6, well)), doubled: 1},
+		"the cell told twice":    {woken: append(all[:4:4], in8), doubled: 1},
+		"of something else":      {woken: append(all[:4:4], job(7, well)), doubled: 1},
+		"a job that never began": {woken: all, change: func(_ []message.Message, c map[string]int) { c["job2"] = 0 }, lost: 1},
+		"a job that began twice": {woken: all, change: func(_ []message.Message, c map[string]int) { c["job6"] = 2 }, doubled: 1},
+		"the cell ended in its turn": {woken: all[:3], change: func(h []message.Message, _ map[string]int) {
+			h[2*background].Text = `{"status":"ok"}`
+		}},
+		"and was told again": {woken: all, change: func(h []message.Message, _ map[string]int) {
+			h[2*background].Text = `{"status":"ok"}`
+		}, doubled: 1},
+		"nobody knows whether the job began": {woken: all[1:], change: func(h []message.Message, _ map[string]int) {
+			h[2*starting[0]].Status = message.Unknown
+		}},
+	} {
+		history, count := told(), map[string]int{"job2": 1, "job6": 1, "job10": 1}
+		history[2*background].Text = `{"status":"backgrounded"}`
+		if c.change != nil {
+			c.change(history, count)
+		}
+		var found tally
+		found.judgeWakes(name, history, c.woken, count)
+		if v := found.verdict(); len(v.Lost) != c.lost || len(v.Doubled) != c.doubled {
+			t.Errorf("%s: %+v", name, v)
+		}
+	}
+}
+
 // A cut ends both sides in the middle of what is said, and what is not cut goes on.
 func TestRelay(t *testing.T) {
 	var servers []net.Conn

@@ -62,6 +62,7 @@ type Verdict struct {
 	Cells    int64 `json:"cells"`
 	Unknown  int64 `json:"unknown"` // results that were told to be unknown, as they were
 	Resumed  int64 `json:"resumed"` // processes that had died three times without progress
+	Wakes    int64 `json:"wakes"`   // ends of jobs and of cells in the background that a process was told
 
 	Lost    []string `json:"lost"`
 	Doubled []string `json:"doubled"`

@@ -84,7 +84,7 @@ type run struct {
 }
 
 func (r *run) startAll(ctx context.Context) error {
-	var own []string
+	own := []string{backgroundAfter}
 	if r.o.Store != "" {
 		own = append(own, "SOMA_STORE="+r.o.Store)
 		if r.o.Lease > 0 {
@@ -122,8 +122,11 @@ func (r *run) startAll(ctx context.Context) error {
 // stopAll ends all daemons in order and returns what is left of them.
 func (r *run) stopAll(ctx context.Context) (left []string, err error) {
 	for _, d := range r.daemons {
-		l, serr := d.Stop(ctx)
-		left, err = append(left, l...), errors.Join(err, serr)
+		_, serr := d.Stop(ctx)
+		err = errors.Join(err, serr)
+	}
+	if err == nil { // also jobs, which do not name a home
+		left, err = processesOf(r.o.Dir)
 	}
 	return left, err
 }

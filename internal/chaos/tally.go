@@ -15,6 +15,7 @@ const maxFound = 1000
 type tally struct {
 	daemonKills, kernelKills, pauses, cuts   atomic.Int64
 	finished, cells, unknown, resumed, begun atomic.Int64
+	wakes                                    atomic.Int64
 
 	mu            sync.Mutex
 	lost, doubled []string
@@ -56,7 +57,7 @@ func (t *tally) verdict() Verdict {
 	defer t.mu.Unlock()
 	return Verdict{
 		DaemonKills: t.daemonKills.Load(), KernelKills: t.kernelKills.Load(), Pauses: t.pauses.Load(), Cuts: t.cuts.Load(),
-		Sessions: t.finished.Load(), Cells: t.cells.Load(), Unknown: t.unknown.Load(), Resumed: t.resumed.Load(),
+		Sessions: t.finished.Load(), Cells: t.cells.Load(), Unknown: t.unknown.Load(), Resumed: t.resumed.Load(), Wakes: t.wakes.Load(),
 		Lost: slices.Clone(t.lost), Doubled: slices.Clone(t.doubled), SlowestMS: t.slowest.Milliseconds(),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,15 @@ const (
 	sessionTime = 5 * time.Minute
 )
 
+// Some cells start a job that outlives the turn, and one goes on in the background: their ends wake the process, once each.
+var (
+	starting   = []int{2, 6, 10}
+	background = 8
+)
+
+// backgroundAfter makes the cell that sleeps for longer one in the background.
+const backgroundAfter = "SOMA_CELL_BACKGROUND_SECONDS=1"
+
 // writeScript makes a script whose cells each add one line to a file and take a moment.
 func writeScript(dir string) (string, error) {
 	var b strings.Builder
@@ -29,7 +39,15 @@ func writeScript(dir string) (string, error) {
 	for i := 1; i <= steps; i += 2 {
 		fmt.Fprintf(&b, "  - say: step %d now follows with some words that stream for a while\n    calls:\n", i)
 		for n := i; n < i+2; n++ {
-			fmt.Fprintf(&b, "      - python: |\n          import asyncio\n          with open('lines', 'a') as f: f.write('%d\\n')\n          await asyncio.sleep(0.05)\n          print('did', %d)\n", n, n)
+			fmt.Fprintf(&b, "      - python: |\n          import asyncio, os # cell%d\n          with open('lines', 'a') as f: f.write('%d\\n')\n", n, n)
+			if slices.Contains(starting, n) {
+				fmt.Fprintf(&b, "          job = run(f'echo job%d >> {os.getcwd()}/lines; sleep 1.5; exit 3')\n", n)
+			}
+			rest := 0.05
+			if n == background {
+				rest = 1.6
+			}
+			fmt.Fprintf(&b, "          await asyncio.sleep(%v)\n          print('did', %d)\n", rest, n)
 		}
 	}
 	b.WriteString("  - say: all done\n")
@@ -129,7 +147,7 @@ func (w *worker) waitFor(ctx context.Context, pid uint64) error {
 
 // judge compares the transcript with the file that the cells wrote.
 func (w *worker) judge(ctx context.Context, name, dir string, pid uint64) error {
-	history, err := w.transcript(ctx, pid)
+	history, woken, err := w.transcript(ctx, pid)
 	if err != nil {
 		return err
 	}
@@ -145,6 +163,7 @@ func (w *worker) judge(ctx context.Context, name, dir string, pid uint64) error 
 		count[strings.TrimSpace(line)]++
 	}
 	w.t.judge(name, history, count)
+	w.t.judgeWakes(name, history, woken, count)
 	return nil
 }
 
@@ -177,8 +196,58 @@ func (t *tally) judge(name string, history []message.Message, count map[string]i
 	}
 }
 
-func (w *worker) transcript(ctx context.Context, pid uint64) ([]message.Message, error) {
-	var all []message.Message
+// judgeWakes tells which ends of jobs and of the cell in the background were not told, or twice; woken has a line for each that was.
+func (t *tally) judgeWakes(name string, history []message.Message, woken []string, count map[string]int) {
+	var results []message.Message
+	for _, m := range history {
+		if m.Role == message.Tool {
+			results = append(results, m)
+		}
+	}
+	told := func(what string) (lines []string) {
+		for _, line := range woken {
+			if strings.Contains(line, what) {
+				lines = append(lines, line)
+			}
+		}
+		t.wakes.Add(int64(len(lines)))
+		return lines
+	}
+	all := 0
+	for n := 1; n <= len(results); n++ {
+		var due bool
+		var lines []string
+		switch r := results[n-1]; {
+		case slices.Contains(starting, n):
+			job := fmt.Sprintf("job%d", n)
+			lines, due = told(fmt.Sprintf(": echo %s >> ", job)), r.Status == message.OK
+			if count[job] > 1 {
+				t.double("%s: %s ran %d times", name, job, count[job])
+			}
+			if len(lines) == 1 && strings.Contains(lines[0], "(exit_code=3,") && count[job] != 1 {
+				t.lose("%s: %s is said to have ended and ran %d times", name, job, count[job])
+			}
+		case n == background:
+			lines = told(fmt.Sprintf(" # cell%d", n))
+			due = strings.Contains(r.Text, `"status":"backgrounded"`)
+			if !due && len(lines) > 0 {
+				t.double("%s: cell %d was told in its turn, and again: %s", name, n, lines)
+			}
+		}
+		switch all += len(lines); {
+		case due && len(lines) == 0:
+			t.lose("%s: nothing was told of the end of what cell %d has in the background", name, n)
+		case len(lines) > 1:
+			t.double("%s: the end of what cell %d has in the background was told %d times: %s", name, n, len(lines), lines)
+		}
+	}
+	if all != len(woken) {
+		t.double("%s: %d ends were told that nobody knows: %s", name, len(woken)-all, woken)
+	}
+}
+
+// transcript returns the messages of a process without its wakes, and the lines that these tell people.
+func (w *worker) transcript(ctx context.Context, pid uint64) (all []message.Message, woken []string, err error) {
 	var after uint64
 	for {
 		var page wire.List[wire.Message]
@@ -187,13 +256,17 @@ func (w *worker) transcript(ctx context.Context, pid uint64) ([]message.Message,
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, m := range page.Items {
-			all, after = append(all, m.Message), m.Seq
+			if after = m.Seq; m.Line != "" {
+				woken = append(woken, strings.Split(m.Line, "\n")...)
+			} else {
+				all = append(all, m.Message)
+			}
 		}
 		if page.Next == "" {
-			return all, nil
+			return all, woken, nil
 		}
 	}
 }

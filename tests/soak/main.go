@@ -125,8 +125,8 @@ func kills(ctx context.Context, s settings) (clean bool, err error) {
 	for _, text := range append(append(v.Lost, v.Doubled...), v.Left...) {
 		fmt.Println("soak:", text)
 	}
-	fmt.Printf("soak: kills %d (daemon %d, python kernels %d), pauses %d, cuts %d, sessions %d, cells %d, results unknown %d, crash loops resumed %d, slowest recovery %d ms\n",
-		v.DaemonKills+v.KernelKills, v.DaemonKills, v.KernelKills, v.Pauses, v.Cuts, v.Sessions, v.Cells, v.Unknown, v.Resumed, v.SlowestMS)
+	fmt.Printf("soak: kills %d (daemon %d, python kernels %d), pauses %d, cuts %d, sessions %d, cells %d, wakes %d, results unknown %d, crash loops resumed %d, slowest recovery %d ms\n",
+		v.DaemonKills+v.KernelKills, v.DaemonKills, v.KernelKills, v.Pauses, v.Cuts, v.Sessions, v.Cells, v.Wakes, v.Unknown, v.Resumed, v.SlowestMS)
 	fmt.Printf("soak: lost %d, doubled %d, left over %d\n", len(v.Lost), len(v.Doubled), len(v.Left))
 	return v.Passed, nil
 }

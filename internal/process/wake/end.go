@@ -88,8 +88,10 @@ func (e End) Line() string {
 	if e.TimedOut {
 		how = append(how, "timed out")
 	}
-	ran := (time.Duration(e.DurationMS) * time.Millisecond).Seconds()
-	return fmt.Sprintf("%s finished (%s, ran %.1fs): %s", e.Kind, strings.Join(how, ", "), ran, e.What)
+	if e.Status != string(pykernel.CellUnknown) { // nobody knows how long that ran
+		how = append(how, fmt.Sprintf("ran %.1fs", (time.Duration(e.DurationMS)*time.Millisecond).Seconds()))
+	}
+	return fmt.Sprintf("%s finished (%s): %s", e.Kind, strings.Join(how, ", "), e.What)
 }
 
 // notice is the end as the model reads it.

@@ -23,11 +23,11 @@ func TestWords(t *testing.T) {
 			Output: pykernel.Output{Head: strings.Repeat("a", 2000), Tail: "the end\n", Size: 5000}}, "\n  x = slow()\nx"),
 		"cell finished (status=error, ran 0.5s): 1/0": OfCell(pykernel.CellEnded{Cell: "c2", Status: "error", DurationMS: 450, Note: "late",
 			Error: &pykernel.CellFault{Type: "ZeroDivisionError", Message: "division by zero"}}, "1/0"),
-		"job finished (exit_code=0, ran 1.2s): make j1":               job("j1", 0),
-		"job finished (exit_code=-15, timed out, ran 3.0s): a":        OfJob(pykernel.JobEnded{Job: "j2", Command: "a", ExitCode: &signal, TimedOut: true, DurationMS: 3000}),
-		"job finished (exit status unknown, ran 0.0s): b":             OfJob(pykernel.JobEnded{Job: "j3", Command: "b"}),
-		"job stopped with its python kernel: sleep 9":                 OfLostJob("k", "j4", "sleep 9"),
-		"cell finished (status=unknown, ran 0.0s): " + long("x", 200): OfCell(pykernel.CellEnded{Cell: "c3", Status: "unknown"}, strings.Repeat("x", 300)),
+		"job finished (exit_code=0, ran 1.2s): make j1":        job("j1", 0),
+		"job finished (exit_code=-15, timed out, ran 3.0s): a": OfJob(pykernel.JobEnded{Job: "j2", Command: "a", ExitCode: &signal, TimedOut: true, DurationMS: 3000}),
+		"job finished (exit status unknown, ran 0.0s): b":      OfJob(pykernel.JobEnded{Job: "j3", Command: "b"}),
+		"job stopped with its python kernel: sleep 9":          OfLostJob("k", "j4", "sleep 9"),
+		"cell finished (status=unknown): " + long("x", 200):    OfCell(pykernel.CellEnded{Cell: "c3", Status: "unknown"}, strings.Repeat("x", 300)),
 	} {
 		if e.Line() != want {
 			t.Errorf("line %q, want %q", e.Line(), want)
