@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -60,7 +61,7 @@ func broken(content []byte) error {
 	var ignored any
 	err := json.Unmarshal(content, &ignored)
 	if syntax := new(json.SyntaxError); errors.As(err, &syntax) {
-		return fmt.Errorf("it is no JSON: line %d: %w", 1+bytes.Count(content[:syntax.Offset], []byte("\n")), err)
+		return fmt.Errorf("it is no JSON: line %d: %w", 1+bytes.Count(content[:max(0, syntax.Offset-1)], []byte("\n")), err)
 	}
 	return fmt.Errorf("it is no JSON: %w", err)
 }
@@ -127,10 +128,11 @@ func (n *Notebook) Codes() []string { return n.codes }
 
 // Put gives code cell i, from 0, its execution count and outputs.
 func (n *Notebook) Put(i, count int, r Result) {
-	number := &node{raw: fmt.Sprint(count)}
-	n.cells[i].set("execution_count", number)
-	n.cells[i].set("outputs", outputs(number, r))
+	n.cells[i].set("execution_count", number(count))
+	n.cells[i].set("outputs", outputs(count, r))
 }
+
+func number(n int) *node { return &node{raw: strconv.Itoa(n)} }
 
 // Bytes is the notebook as a file: what was not put into it is as it was, in its order and spelling.
 func (n *Notebook) Bytes() []byte {

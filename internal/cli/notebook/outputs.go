@@ -24,12 +24,10 @@ type Image struct {
 }
 
 // outputs makes the outputs of a cell: what it wrote, images, its value, its error.
-func outputs(count *node, r Result) *node {
+func outputs(count int, r Result) *node {
 	all := list()
 	add := func(kind string, pairs ...any) {
-		o := object(pairs...)
-		o.set("output_type", text(kind))
-		all.list = append(all.list, o)
+		all.list = append(all.list, object(append(pairs, "output_type", text(kind))...))
 	}
 	if r.Output != "" {
 		add("stream", "name", text("stdout"), "text", lines(r.Output))
@@ -44,7 +42,7 @@ func outputs(count *node, r Result) *node {
 		add("stream", "name", text("stderr"), "text", lines(e+"\n"))
 	}
 	if v := r.Cell.Value; v != nil {
-		add("execute_result", "data", object("text/plain", lines(*v)), "execution_count", count, "metadata", object())
+		add("execute_result", "data", object("text/plain", lines(*v)), "execution_count", number(count), "metadata", object())
 	}
 	if r.Cell.Status != "ok" {
 		f := wire.CellFault{Type: r.Cell.Status, Message: r.Cell.Note}

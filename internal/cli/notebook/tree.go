@@ -3,6 +3,8 @@ package notebook
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -148,11 +150,15 @@ func text(s string) *node { return &node{raw: quote(s)} }
 
 func list(items ...*node) *node { return &node{array: true, list: items} }
 
-// object makes an object of keys and values in turn.
+// object makes an object of keys and values in turn, in the order of the keys: as notebooks are written.
 func object(pairs ...any) *node {
-	n := &node{object: true}
+	values := map[string]*node{}
 	for i := 0; i < len(pairs); i += 2 {
-		n.set(pairs[i].(string), pairs[i+1].(*node))
+		values[pairs[i].(string)] = pairs[i+1].(*node)
+	}
+	n := &node{object: true}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		n.set(key, values[key])
 	}
 	return n
 }
