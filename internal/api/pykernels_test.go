@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -424,6 +425,35 @@ func TestReady(t *testing.T) {
 	a := r.ask(t, "GET /readyz", []string{"Host: soma"}, "")
 	if a.status != 503 || a.code(t) != wire.Unavailable {
 		t.Errorf("%d: %s", a.status, a.body)
+	}
+}
+
+// P-121, P-050: the jobs that run, the book of all, and pages of an output: 4 to 65,536 bytes, without a limit 16,384, without an offset
+// the last.
+func TestJobRoutes(t *testing.T) {
+	r := start(t)
+	if list, err := r.client.Jobs(t.Context(), "b1"); err != nil || len(list) != 1 || list[0].ID != "j1" || list[0].PID == nil {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if list, err := r.client.RecentJobs(t.Context(), "b1"); err != nil || len(list) != 1 || list[0].ID != "j2" || list[0].State != wire.JobExited || *list[0].ExitCode != 3 || list[0].Bytes != 5 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	r.kernels.write("j1", strings.Repeat("x", 100_000), true)
+	size := int64(100_004)
+	for query, want := range map[string]wire.JobPage{
+		"": {Offset: size - 16384, Next: size}, "?limit=4": {Offset: size - 4, Next: size}, "?limit=65536": {Offset: size - 65536, Next: size},
+		"?offset=7": {Offset: 7, Next: 7 + 16384}, "?offset=0&limit=4": {Next: 4},
+	} {
+		var p wire.JobPage
+		a := r.ask(t, "GET /v1/branches/b1/jobs/j1/output"+query, []string{"Host: soma", good}, "")
+		if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Job != "j1" || p.Offset != want.Offset || p.Next != want.Next || len(p.Text) != int(want.Next-want.Offset) || p.Size != size {
+			t.Errorf("%s: %.200s, %v", query, a.body, err)
+		}
+	}
+	for _, query := range []string{"limit=3", "limit=65537", "limit=x", "offset=-1", "offset=x"} {
+		if a := r.ask(t, "GET /v1/branches/b1/jobs/j1/output?"+query, []string{"Host: soma", good}, ""); a.code(t) != wire.BadRequest {
+			t.Errorf("%s: %.200s", query, a.body)
+		}
 	}
 }
 
