@@ -70,8 +70,8 @@ type TrimJobs struct{ Kernel string }
 
 // SQL returns the statement.
 func (*TrimJobs) SQL() string {
-	return `delete from job where kernel = ? and state <> 'running' and ended_at <=
-(select ended_at from job where kernel = ? and state <> 'running' order by ended_at desc limit 1 offset ?)`
+	return `delete from job where kernel = ? and state <> 'running' and (ended_at, id) <=
+(select ended_at, id from job where kernel = ? and state <> 'running' order by ended_at desc, id desc limit 1 offset ?)`
 }
 
 // Args returns the column values.
@@ -105,7 +105,8 @@ func (*LoseJobs) SQL() string {
 // Args returns the column values.
 func (j *LoseJobs) Args() []any { return []any{j.At.UnixMicro(), j.Kernel} }
 
-// InsertTrace stores the files that a cell has changed, as JSON; a newer trace of the cell replaces it.
+// InsertTrace stores the files that a cell has changed, as JSON; a newer trace of the cell replaces it, where it comes from the same
+// python kernel.
 type InsertTrace struct {
 	Cell, Session, Kernel string
 	Body                  []byte
@@ -115,7 +116,7 @@ type InsertTrace struct {
 // SQL returns the statement.
 func (*InsertTrace) SQL() string {
 	return `insert into cell_trace (cell, session, kernel, body, at) values (?, ?, ?, ?, ?)
-on conflict (cell) do update set body = excluded.body, at = excluded.at`
+on conflict (cell) do update set body = excluded.body, at = excluded.at where cell_trace.kernel = excluded.kernel`
 }
 
 // Args returns the column values.

@@ -155,6 +155,9 @@ func (h *Host) execute(ctx context.Context, j job, id ident.ID) (o outcome, err 
 	}
 	_ = syscall.Kill(group, syscall.SIGKILL)
 	<-exit
+	if o.Status != exited {
+		killMarked(id) // what has left the group
+	}
 	_ = read.SetReadDeadline(time.Now().Add(drainTime))
 	<-copied
 	err = cmd.Wait()

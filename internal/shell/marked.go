@@ -13,7 +13,7 @@ import (
 // passes bounds the looks for processes of a command: each may have started others in the meantime.
 const passes = 5
 
-// killMarked kills every OS process of a command that an earlier daemon has left, wherever its group went.
+// killMarked kills every OS process that a command has left, wherever its group went.
 func killMarked(id ident.ID) {
 	mark := []byte(Mark + "=" + id.String())
 	for range passes {

@@ -43,8 +43,8 @@ func (o *endCommand) Args() []any {
 type trimCommands struct{ session string }
 
 func (*trimCommands) SQL() string {
-	return `delete from shell_command where session = ? and state = 'ended' and ended_at <=
-(select ended_at from shell_command where session = ? and state = 'ended' order by ended_at desc limit 1 offset ?)`
+	return `delete from shell_command where session = ? and state = 'ended' and (ended_at, id) <=
+(select ended_at, id from shell_command where session = ? and state = 'ended' order by ended_at desc, id desc limit 1 offset ?)`
 }
 
 func (o *trimCommands) Args() []any { return []any{o.session, o.session, int64(maxKept)} }

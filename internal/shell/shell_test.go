@@ -311,14 +311,17 @@ func TestEnds(t *testing.T) {
 	if c := w.end("s", "late"); c.Status != timedOut || c.ExitCode != nil || c.Kept != 6 {
 		t.Errorf("%+v", c)
 	}
-	w.run("s", "stubborn", `trap '' TERM; sleep 600 & echo $!; wait; wait`)
-	child := strings.TrimSpace(w.printed("s", "stubborn", "\n"))
+	w.run("s", "stubborn", `trap '' TERM; sleep 600 & echo $!; setsid sleep 600 & echo $! >away; echo; wait; wait`)
+	child := strings.TrimSpace(w.printed("s", "stubborn", "\n\n"))
+	away, err := os.ReadFile(filepath.Join(w.workspace, "away"))
+	w.must(err)
 	_, err = w.Interrupt(t.Context(), "s", "stubborn")
 	w.must(err)
 	if c := w.end("s", "stubborn"); c.Status != stopped {
 		t.Errorf("%+v", c)
 	}
 	w.gone(child)
+	w.gone(strings.TrimSpace(string(away)))
 	if c, err := w.Interrupt(t.Context(), "s", "stubborn"); err != nil || c.Status != stopped {
 		t.Errorf("one that has ended: %+v, %v", c, err)
 	}

@@ -256,6 +256,9 @@ class Job:
     def outlived(self):
         return self._left
 
+    def is_stopping(self):
+        return self._stopping
+
     # --- the loop's callbacks ---
 
     def _move(self, event):

@@ -28,6 +28,7 @@ class Book:
         self.ended = {}    # id -> Job, of those that are listed, the newest last
         self._api = api
         self._count = 0
+        self._leaving = False
         self._thread = threading.get_ident()
         self._mark = os.environ.get(spawn.MARK)
         with api.supervising():
@@ -108,6 +109,8 @@ class Book:
             self.ended.pop(next(iter(self.ended))).forget_output()
 
     def report_end(self, job, wake, tail):
+        if self._leaving and job.is_stopping():
+            return  # with the kernel: its owner knows which jobs ran until then
         fields = {"job": job.id, "state": "exited", "timed_out": job.timed_out, "ended_at": job.ended_at, "bytes": job.size,
                   "service": job.service or not job.listed, "command": job.command, "wake": wake, "tail": tail}
         row = job.row()
@@ -160,6 +163,7 @@ class Book:
         """End all groups, those too that have outlived their job."""
         import asyncio
 
+        self._leaving = True
         left = [job for job in self.ended.values() if job.outlived()]
         for job in [*self.live.values(), *left]:
             job.begin_stop(_CLEANUP_GRACE)

@@ -79,6 +79,33 @@ while time.monotonic() < end:
 	}
 }
 
+// P-127: the deadline of a cell holds from the first sign of it, also behind one that waits for something: what it prints, calls or
+// starts says that it has begun.
+func TestDeadlineOfACellThatIsHeard(t *testing.T) {
+	for sign, code := range map[string]string{"printed": "print('here', flush=True)", "a job": "p = probe.start('j1', 'sleep', '60', cell=probe.api.cell())",
+		"a host call": "try: await probe.api.call('probe.none', {})\nexcept Exception: pass"} {
+		t.Run(sign, func(t *testing.T) {
+			t.Parallel()
+			h := pykerneltest.New(t, probed)
+			kernel, cell := h.Open("a", "import asyncio, time\nawait asyncio.sleep(300)")
+			deaf := h.Run("a", kernel, code+`
+await asyncio.sleep(0.2)
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    try:
+        while time.monotonic() < end: pass
+    except BaseException:
+        pass`, time.Second)
+			if out := h.Outcome(deaf); out.Status != pykernel.CellTimedOut || !strings.Contains(out.Note, "deadline") {
+				t.Errorf("outcome %+v", out)
+			}
+			if out := h.Outcome(cell); out.Status != pykernel.CellUnknown {
+				t.Errorf("the other one: %+v", out)
+			}
+		})
+	}
+}
+
 // P-044: what was read after its end is told, once for a frame.
 func TestSeen(t *testing.T) {
 	h := pykerneltest.New(t, probed)
@@ -114,6 +141,16 @@ probe.api.send('trace', {'cell': 'no id of ours', 'changes': [one]})`)
 	}
 	if n := h.Count(`select count(*) from cell_trace`); n != 1 {
 		t.Errorf("%d traces", n)
+	}
+	// What another python kernel says of the cell changes nothing.
+	own := ident.New(time.Now()).String()
+	_, cell = h.Open("b", `one = {'path': 'x', 'kind': 'created', 'diff': '', 'truncated': False}
+probe.api.send('trace', {'cell': '`+id+`', 'changes': [one]})
+probe.api.send('trace', {'cell': '`+own+`', 'changes': [one]})`)
+	h.Outcome(cell)
+	h.Until("the other's own trace", func() bool { return h.Count(`select count(*) from cell_trace where cell = ?`, own) == 1 })
+	if n := h.Count(`select count(*) from cell_trace where cell = ? and kernel = ? and cast(body as text) like '%b.py%'`, id, kernel); n != 1 {
+		t.Error("another python kernel has changed the trace")
 	}
 }
 

@@ -95,6 +95,33 @@ and session = 's-a' and length(command) = 4096`, kernel, o.Jobs[0].PID) == 1
 	}
 }
 
+// P-053, P-089: a job that is ended with its python kernel is told as that, once, and not as one that has finished.
+func TestJobsEndWithTheirKernel(t *testing.T) {
+	h := pykerneltest.New(t, probed)
+	kernel, cell := h.Open("a", `import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN) # it sees its jobs end before it does
+tasks = []
+for job in ('j1', 'j2'):
+    probe.watch(job, probe.start(job, 'sleep', '60'))
+    tasks.append(probe.task)
+probe.start('j3', 'true')
+probe.end('j3')`)
+	h.Outcome(cell)
+	live(h, kernel, 2)
+	if left, err := h.Sup.Restart(t.Context(), kernel); err != nil || len(left.Jobs) != 2 {
+		t.Fatalf("%+v, %v", left, err)
+	}
+	if g := h.Gone(kernel); len(g.Jobs) != 2 || g.Jobs[0].ID != "j1" || g.Jobs[1].ID != "j2" {
+		t.Errorf("%+v", g)
+	}
+	if h.JobsEnded("j1") != 0 || h.JobsEnded("j2") != 0 || len(h.JobEnded("j3")) != 1 {
+		t.Error("told as finished")
+	}
+	if n := h.Count(`select count(*) from job where id in ('j1', 'j2') and state = 'lost' or id = 'j3' and state = 'exited'`); n != 3 {
+		t.Errorf("%d rows are right", n)
+	}
+}
+
 // P-048: who watches is called when a fact has changed, and for nothing else; a python kernel that is gone has no facts.
 func TestWatch(t *testing.T) {
 	h := pykerneltest.New(t, probed)
@@ -163,7 +190,7 @@ func TestJobsAreBounded(t *testing.T) {
 	h := pykerneltest.New(t, probed)
 	kernel, cell := h.Open("a", `p = probe.start('j', 'sleep', '60')
 for i in range(300):
-    probe.end(f'e{i}', wake=False, ended_at=1000 + i)`)
+    probe.end(f'e{i}', wake=False, ended_at=1000 + i // 100)`)
 	h.Outcome(cell)
 	h.Until("the rows", func() bool { return h.Count(`select count(*) from job where id = 'e299'`) == 1 })
 	if n := h.Count(`select count(*) from job where kernel = ? and state = 'exited'`, kernel); n != pykernel.KeptJobs {

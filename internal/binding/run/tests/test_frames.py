@@ -217,6 +217,14 @@ class Ending(RoomCase):
             await until(lambda: a.size)
             a.pid, b.pid""")
 
+    # P-053: their ends are no news of a job that has finished; one that had ended by itself is told
+    def test_shutdown_tells_no_ends(self):
+        self.ok("a = run('sleep 600')\nb = run('true')\nawait until(lambda: b.state == 'exited')")
+        self.c.frame("shutdown")
+        self.assertTrue(self.c.closed())
+        self.k.wait()
+        self.assertEqual([f["job"] for f in self.frames("job")], ["j2"])
+
     # P-108: and so does what has outlived its job
     def test_shutdown_ends_what_is_left(self):
         self.ends("c = await run('sleep 600 >/dev/null 2>&1 & echo $!')\n(int(c.read()),)")
