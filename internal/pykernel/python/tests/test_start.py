@@ -24,7 +24,7 @@ class Imports(KernelCase):
                 names |= {n.decode() for n in LINE.findall(f.read())}
         return names
 
-    # P-119, P-201: start-up imports stay lazy; imports.txt lists what is allowed, each line costs every start
+    # P-119, P-201, P-212: start-up imports stay lazy; imports.txt lists what is allowed, each line costs every start
     def test_golden(self):
         with open(GOLDEN, encoding="utf-8") as f:
             allowed = set(f.read().split())
