@@ -165,9 +165,16 @@ func TestCancelOfThePaused(t *testing.T) {
 	once(t, s, r)
 	over, stop := context.WithCancel(t.Context())
 	stop()
-	r, err = flow.Run(over, s, build(t, &b), flow.Options{})
-	wants(t, err, context.Canceled)
-	is(t, "cancelled from the start", len(r.Cancelled), 40)
+	for range 50 { // whoever is first to see it
+		s := newSession(t)
+		r, err = flow.Run(over, s, build(t, &b), flow.Options{Reactive: flow.On(granted)})
+		wants(t, err, context.Canceled)
+		is(t, "cancelled from the start", len(r.Cancelled), 40)
+		once(t, s, r)
+		results, err := s.Observer().Emit(t.Context(), wish{})
+		ok(t, err)
+		is(t, "who still listens", len(results), 0)
+	}
 }
 
 // S-56: progress tells of each node that it is queued, starts, and ends.

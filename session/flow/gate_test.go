@@ -53,6 +53,9 @@ func TestGateVetoes(t *testing.T) {
 					t.Fatalf("the reason is %q", n.Reason)
 				}
 			}
+			if name == "no verdict" {
+				wants(t, r.Errors["gate"], flow.ErrVerdict)
+			}
 			once(t, s, r)
 		})
 	}

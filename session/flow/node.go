@@ -17,8 +17,8 @@ var (
 	ErrCondition = errors.New("bad condition")
 	// ErrEnded: the flow has ended or is being cancelled.
 	ErrEnded = errors.New("the flow has ended")
-	// ErrRejected is wrapped by the reason for which a gate that did not answer rejects.
-	ErrRejected = errors.New("no verdict")
+	// ErrVerdict: the result of a gate is neither a Verdict nor a bool, so that the gate has failed.
+	ErrVerdict = errors.New("no verdict")
 )
 
 // Func is what a node does. It is called from any goroutine. An error is data for the dependents. An [Escalation], as result or as
@@ -124,7 +124,7 @@ func verdict(result any) (Verdict, error) {
 	case bool:
 		return Verdict{Reject: !v}, nil
 	}
-	return Verdict{}, fmt.Errorf("%w: a gate answers with a Verdict or a bool, not a %T", ErrRejected, result)
+	return Verdict{}, fmt.Errorf("%w: a gate answers with a Verdict or a bool, not a %T", ErrVerdict, result)
 }
 
 // Escalation asks for another attempt of the node that returns it, as its error or as its result. A node that has no attempts left

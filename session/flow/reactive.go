@@ -26,7 +26,7 @@ type Child struct {
 type Reactive struct {
 	max     int
 	find    func(result any) []any
-	observe func(o *session.Observer, ask func(ctx context.Context, request any)) (stop func(), err error)
+	observe func(o *session.Observer, ask func(ctx context.Context, request any)) (stop func())
 	build   func(ctx context.Context, request any) (*Child, error)
 	setup   func(ctx context.Context, b *session.Branch, n Node) error
 }
@@ -53,12 +53,13 @@ func On[T any](build func(ctx context.Context, request T) (*Child, error)) React
 			}
 			return nil
 		},
-		observe: func(o *session.Observer, ask func(context.Context, any)) (func(), error) {
+		observe: func(o *session.Observer, ask func(context.Context, any)) func() {
 			h := session.HandlerOf(func(ctx context.Context, request T, _ *session.Observer) (any, error) {
 				ask(ctx, request)
 				return nil, nil
 			})
-			return func() { o.Unobserve(h) }, o.Observe(h, session.Type[T]())
+			_ = o.Observe(h, session.Type[T]()) // it refuses only what has no handler or no key
+			return func() { o.Unobserve(h) }
 		},
 		build: func(ctx context.Context, request any) (*Child, error) { return build(ctx, request.(T)) },
 	}

@@ -45,6 +45,7 @@ func Start(ctx context.Context, s *session.Session, g *Graph, o Options) (*Handl
 	r := &run{
 		id: ident.New(time.Now()), sess: s, o: o, plan: newPlan(g), shared: copied(o.Context), done: make(chan struct{}),
 		unobserve: func() {},
+		workers:   1, // this goroutine: the flow is not over before it has begun
 	}
 	if err := r.settle(); err != nil {
 		return nil, fmt.Errorf("cannot start a flow: %w", err)
@@ -55,21 +56,17 @@ func Start(ctx context.Context, s *session.Session, g *Graph, o Options) (*Handl
 	for _, v := range r.plan.all {
 		r.tellQueued(ctx, v)
 	}
-	if o.Reactive.build != nil {
-		stop, err := o.Reactive.observe(s.Observer(), func(ctx context.Context, request any) { r.ask(ctx, request) })
-		if err != nil {
-			cancel()
-			return nil, fmt.Errorf("cannot start a flow: %w", err)
-		}
-		r.unobserve = stop
-	}
 	r.mu.Lock()
 	r.forget = context.AfterFunc(ctx, func() { r.cancel(context.Cause(ctx)) })
-	for _, v := range r.plan.all {
-		if v.waits == 0 && v.state == waiting {
-			r.offer(v)
-		}
+	r.mu.Unlock()
+	if o.Reactive.build != nil {
+		r.unobserve = o.Reactive.observe(s.Observer(), func(ctx context.Context, request any) { r.ask(ctx, request) })
 	}
+	r.mu.Lock()
+	for _, v := range r.plan.all {
+		r.offer(v)
+	}
+	r.workers--
 	r.staff(0)
 	r.mu.Unlock()
 	r.ifOver()
@@ -218,6 +215,7 @@ func (r *run) cancel(why error) bool {
 	}
 	r.mu.Unlock()
 	if ok {
+		r.forget()
 		r.stop()
 		r.ifOver()
 	}

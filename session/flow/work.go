@@ -373,7 +373,13 @@ func (r *run) veto(gate *vertex, nodes []*vertex) {
 	if r.vetoed == nil {
 		r.vetoed = map[string][]string{}
 	}
+	listed := map[string]bool{}
+	for _, id := range r.vetoed[gate.node.ID] {
+		listed[id] = true
+	}
 	for _, v := range nodes {
-		r.vetoed[gate.node.ID] = append(r.vetoed[gate.node.ID], v.node.ID)
+		if id := v.node.ID; !listed[id] {
+			r.vetoed[gate.node.ID] = append(r.vetoed[gate.node.ID], id)
+		}
 	}
 }
