@@ -298,8 +298,18 @@ func TestModelCancelled(t *testing.T) {
 func TestModelJournal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
+		for i := range w.nodes {
+			if rapid.Bool().Draw(t, "asks") {
+				w.nodes[i].spawns = []wish{{id: "child of " + w.nodes[i].id, alone: rapid.Bool().Draw(t, "alone")}}
+			}
+		}
 		g := w.graph(t)
 		j := newBook()
+		children := flow.On(func(ctx context.Context, x wish) (*flow.Child, error) {
+			c, err := granted(ctx, x)
+			c.Do = w.work(wanted{id: x.id})
+			return c, err
+		})
 		w.at = func(node string) {
 			if _, found, _ := j.Done(context.Background(), node); found {
 				t.Errorf("node %s runs, and is recorded", node)
@@ -308,7 +318,7 @@ func TestModelJournal(t *testing.T) {
 		for life := range rapid.IntRange(1, 4).Draw(t, "lives") + 1 {
 			s := modelSession(t)
 			o := w.options(t)
-			o.Journal = j
+			o.Journal, o.Reactive = j, children
 			w.ended = map[string]bool{}
 			after := rapid.IntRange(0, len(w.nodes)).Draw(t, "recorded")
 			var h *flow.Handle
@@ -333,14 +343,20 @@ func TestModelJournal(t *testing.T) {
 		j.last = nil
 		s := modelSession(t)
 		o := w.options(t)
-		o.Journal = j
+		o.Journal, o.Reactive = j, children
 		w.ended = map[string]bool{}
 		last, err := flow.Run(context.Background(), s, g, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.check(t, s, last)
-		if got, want := statesOf(last), w.states(); !maps.Equal(got, want) {
+		want := w.states()
+		for _, x := range w.nodes {
+			if want[x.id] == flow.Completed && !x.gate && len(x.spawns) > 0 {
+				want[x.spawns[0].id] = flow.Completed
+			}
+		}
+		if got := statesOf(last); !maps.Equal(got, want) {
 			t.Fatalf("ended as %v, want %v", got, want)
 		}
 		for node, n := range w.done {

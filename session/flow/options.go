@@ -55,6 +55,6 @@ type Record struct {
 	Result any    `json:"result,omitempty"`
 	Error  string `json:"error,omitempty"`  // of a failed node
 	Reason string `json:"reason,omitempty"` // of a skipped node
-	// Requests are those that were accepted from this node, in order.
+	// Requests are those that were accepted from this node, or not only because the flow was being cancelled, in order.
 	Requests []any `json:"requests,omitempty"`
 }

@@ -32,11 +32,14 @@ func (r *run) spawn(ctx context.Context, emitter *vertex, request any) {
 	if refusal == nil {
 		return
 	}
-	if emitter != nil {
-		refusal.Emitter = emitter.node.ID
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if emitter != nil {
+		refusal.Emitter = emitter.node.ID
+		if refusal.Reason == Ended {
+			emitter.requests = append(emitter.requests, request) // for the next run with the same journal
+		}
+	}
 	if r.refusals++; r.refusals <= mostRefusals {
 		r.refused = append(r.refused, *refusal)
 	}
