@@ -13,6 +13,7 @@ const (
 	ctrlC  = "\x03"
 	ctrlD  = "\x04"
 	ctrlR  = "\x12"
+	ctrlZ  = "\x1a"
 	escape = "\x1b"
 )
 
@@ -20,7 +21,7 @@ const (
 // commands, interrupts; detaching and coming back, to a cell that still runs, to names and history.
 func TestPrompt(t *testing.T) {
 	env, home, folder := place(t)
-	p := sit(t, env, folder, "py")
+	p := sit(t, env, folder, "soma", "py")
 	p.until("in " + folder + ": the first cell begins in a fresh kernel\n")
 	p.until(">>> ")
 	p.types("x = 41\r")
@@ -75,11 +76,11 @@ func TestPrompt(t *testing.T) {
 	p.until("\nbegun\n")
 	p.types(ctrlD)
 	p.until("soma: detached; names stay; soma py comes back to them\n")
-	if code := p.ends(); code != 0 {
-		t.Errorf("exit code %d", code)
+	if code := p.ends(); code != 0 || p.mode() != p.before {
+		t.Errorf("exit code %d, the terminal is %+v and was %+v", code, p.mode(), p.before)
 	}
 
-	p = sit(t, env, folder, "py")
+	p = sit(t, env, folder, "soma", "py")
 	p.until(": 4 names, no jobs\n") // double, os, time, x
 	p.until("soma: this still runs here; Ctrl-C ends it\n")
 	p.until("\nbegun\n")
@@ -117,7 +118,7 @@ func write(t *testing.T, path string) {
 // A daemon that dies at the prompt or while a cell runs is told of by one line each time: nothing is missing and nothing comes twice.
 func TestPromptWithoutDaemon(t *testing.T) {
 	env, _, folder := place(t)
-	p := sit(t, env, folder, "py")
+	p := sit(t, env, folder, "soma", "py")
 	p.until(">>> ")
 	p.types("x = 41\r")
 	p.until(">>> ")
@@ -149,7 +150,7 @@ func TestPromptWithoutDaemon(t *testing.T) {
 // A paste is one cell. Wide characters, a narrow terminal and one that changes its size show what is there.
 func TestPromptPasteAndSize(t *testing.T) {
 	env, home, folder := place(t, "NO_COLOR=1")
-	p := sit(t, env, folder, "py")
+	p := sit(t, env, folder, "soma", "py")
 	p.until(">>> ")
 	const pasted = "a = 1\nif a:\n    b = '漢字 é 👩‍🚀'\n\nprint(a, b)"
 	p.types(escape + "[200~" + strings.ReplaceAll(pasted, "\n", "\r") + escape + "[201~")
@@ -185,7 +186,7 @@ func TestPromptPasteAndSize(t *testing.T) {
 // A terminal that can only write on gets nothing else; keys mean the same.
 func TestPromptPlain(t *testing.T) {
 	env, _, folder := place(t, "TERM=dumb")
-	p := sit(t, env, folder, "py")
+	p := sit(t, env, folder, "soma", "py")
 	p.until(">>> ")
 	p.types("x = 4x\x7f1\r")
 	p.until(">>> ")
@@ -209,7 +210,7 @@ func TestPromptPlain(t *testing.T) {
 // When the terminal goes away the program ends, and the cell runs on.
 func TestPromptHangUp(t *testing.T) {
 	env, _, folder := place(t)
-	p := sit(t, env, folder, "py")
+	p := sit(t, env, folder, "soma", "py")
 	p.until(">>> ")
 	p.types("import os, time" + escape + "\rprint('be' + 'gun')" + escape + "\rwhile not os.path.exists('go'): time.sleep(0.01)" + escape + "\ry = 7\r\r")
 	p.until("\nbegun\n")
@@ -220,8 +221,38 @@ func TestPromptHangUp(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	write(t, filepath.Join(folder, "go"))
-	p = sit(t, env, folder, "py", "-c", "y")
+	p = sit(t, env, folder, "soma", "py", "-c", "y")
 	p.until("7\n")
+	if code := p.ends(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// Ctrl-Z suspends the prompt, and what was typed is still there when the shell lets it go on.
+func TestPromptSuspended(t *testing.T) {
+	env, _, folder := place(t, "PS1=$ ")
+	p := sit(t, env, folder, "bash", "--norc", "--noprofile", "-i")
+	p.until("$ ")
+	p.types("soma py\r")
+	p.until(">>> ")
+	p.types("6 *" + ctrlZ)
+	p.until("Stopped")
+	p.until("$ ")
+	p.types("echo in-$((1 + 1))\r")
+	p.until("\nin-2\n")
+	p.types("fg\r")
+	p.until(">>> 6 *")
+	p.types(" 7\r")
+	p.until("\n42\n>>> ")
+	p.types("import os" + escape + "\rprint('be' + 'gun')" + escape + "\rwhile not os.path.exists('go'): pass\r\r")
+	p.until("\nbegun\n")
+	p.types(ctrlZ)
+	p.until("Stopped")
+	p.types("touch go; fg\r")
+	p.until(">>> ")
+	p.types(ctrlD)
+	p.until("detached")
+	p.types("exit\r")
 	if code := p.ends(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

@@ -19,15 +19,16 @@ import (
 type person struct {
 	t       *testing.T
 	master  *os.File
-	fd      int // its number: asking the file for it would make reads of it unending
+	fd      int          // its number: asking the file for it would make reads of it unending
+	before  unix.Termios // how the terminal was set
 	program *exec.Cmd
 	pieces  chan string
 	raw     strings.Builder // all that the program has written
 	unread  string          // of it, without what moves the cursor
 }
 
-// sit runs soma at a terminal of its own, in a folder, until the test ends.
-func sit(t *testing.T, env []string, folder string, args ...string) *person {
+// sit runs a program at a terminal of its own, in a folder, until the test ends.
+func sit(t *testing.T, env []string, folder, program string, args ...string) *person {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -47,8 +48,9 @@ func sit(t *testing.T, env []string, folder string, args ...string) *person {
 		t.Fatal(err)
 	}
 	defer slave.Close()
-	p := &person{t: t, master: master, fd: fd, program: exec.Command("soma", args...), pieces: make(chan string)}
+	p := &person{t: t, master: master, fd: fd, program: exec.Command(program, args...), pieces: make(chan string)}
 	p.resize(80, 24)
+	p.before = p.mode()
 	p.program.Env, p.program.Dir = env, folder
 	p.program.Stdin, p.program.Stdout, p.program.Stderr = slave, slave, slave
 	p.program.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -81,6 +83,16 @@ func (p *person) resize(width, height uint16) {
 	if err := unix.IoctlSetWinsize(p.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: height, Col: width}); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// mode is how the terminal is set.
+func (p *person) mode() unix.Termios {
+	p.t.Helper()
+	mode, err := unix.IoctlGetTermios(p.fd, unix.TCGETS)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return *mode
 }
 
 func (p *person) types(keys string) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -66,13 +67,23 @@ func (t *Terminal) Size() (width, height int) {
 	return int(size.Col), int(size.Row)
 }
 
+// stopping is how long a stop may take to come. Where nobody could tell the program to go on, none comes.
+const stopping = time.Second
+
 // Suspend gives the terminal back and stops the program, with all of its job, until it is told to go on.
 func (t *Terminal) Suspend() error {
 	if err := t.give(); err != nil {
 		return err
 	}
+	goOn := make(chan os.Signal, 1)
+	signal.Notify(goOn, syscall.SIGCONT)
+	defer signal.Stop(goOn)
 	if err := unix.Kill(0, unix.SIGTSTP); err != nil {
-		return fmt.Errorf("cannot suspend: %w", err)
+		return errors.Join(fmt.Errorf("cannot suspend: %w", err), t.take())
+	}
+	select { // the signal may reach another thread first, so that this one still runs for a moment
+	case <-goOn:
+	case <-time.After(stopping):
 	}
 	return t.take()
 }
