@@ -27,7 +27,7 @@ func (h *Host) processCellBackgrounded(t *neuron.Turn, m pykernel.CellBackground
 			return nil
 		}
 		so := pykernel.CellEnded{Kernel: m.Kernel, Cell: m.Cell, Status: tool.Backgrounded, DurationMS: m.DurationMS, Output: m.Output}
-		if err := w.s.Kernel.note(t, &so); err != nil {
+		if err := w.s.Kernel.note(t, &so, true); err != nil {
 			return err
 		}
 		return w.toolDone(*open, so)

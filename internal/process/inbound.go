@@ -170,7 +170,7 @@ func (h *Host) processCellEnded(t *neuron.Turn, m pykernel.CellEnded) error {
 		}
 		open := w.callOf(m.Cell)
 		if open != nil {
-			if err := w.s.Kernel.note(t, &m); err != nil {
+			if err := w.s.Kernel.note(t, &m, true); err != nil {
 				return err
 			}
 		}

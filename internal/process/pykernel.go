@@ -34,13 +34,14 @@ func (s *pykernelSlot) gone(id string) bool {
 	return true
 }
 
-// note puts the loss of names, and of what ran, in front of the first result of the python kernel that followed.
-func (s *pykernelSlot) note(t *neuron.Turn, m *pykernel.CellEnded) error {
+// note puts the loss of names, and of what ran, in front of the first result of the python kernel that followed; woken as for
+// background.Stopped.
+func (s *pykernelSlot) note(t *neuron.Turn, m *pykernel.CellEnded, woken bool) error {
 	if !s.Tell || m.Kernel != s.ID {
 		return nil
 	}
 	said := []string{namesGone}
-	stopped, err := background.Stopped(t, s.Old)
+	stopped, err := background.Stopped(t, s.Old, woken)
 	if err != nil {
 		return err
 	}

@@ -258,7 +258,7 @@ func (h *Host) sessionCellEnded(t *neuron.Turn, m pykernel.CellEnded) error {
 	if err != nil || c == nil || c.State == cells.Ended {
 		return err
 	}
-	if err := s.Kernel.note(t, &m); err != nil {
+	if err := s.Kernel.note(t, &m, false); err != nil {
 		return err
 	}
 	end := &cells.End{Ended: m, BackgroundedAt: body.Since(), At: t.Now(), Cause: handedOn(t)}

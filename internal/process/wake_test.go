@@ -279,7 +279,7 @@ func TestWakeWithATakenID(t *testing.T) {
 }
 
 // P-089, P-096: the end of a python kernel wakes for the jobs that it stopped and for the cell that it had in the background; the next
-// result names both.
+// result says that names are gone, and names what the wake did not.
 func TestPykernelGoneInTheBackground(t *testing.T) {
 	w := newWorld(t, map[string]string{"m": `
 name: m
@@ -297,7 +297,8 @@ steps:
 	w.awaitState(pid, wire.Blocked, "waiting for input")
 	release := w.stage.hold("m")
 	job := pykernel.JobStart{Job: "j1", Command: "make all\nsecond line", StartedAt: 1}
-	w.must(w.engine.Write(t.Context(), neuron.PlaceOf("s"), &pykernel.InsertJob{Kernel: first, Session: "s", Job: job}))
+	w.must(w.engine.Write(t.Context(), neuron.PlaceOf("s"), &pykernel.InsertJob{Kernel: first, Session: "s", Job: job},
+		&pykernel.InsertJob{Kernel: first, Session: "s", Job: pykernel.JobStart{Job: "j2", Command: "serve", Service: true, StartedAt: 2}}))
 	w.hear(pid, pykernel.CellEndedAlias, pykernel.CellEnded{Kernel: first, Cell: cell, Status: pykernel.CellUnknown, Background: true, Wake: true,
 		Note: "result unknown: the python kernel ended"})
 	w.hear(pid, pykernel.GoneAlias, pykernel.Gone{Kernel: first, Jobs: []pykernel.Job{{ID: "j1", Command: job.Command}, {ID: "j2", Command: "serve", Service: true}}},
@@ -319,8 +320,8 @@ steps:
 	if !strings.Contains(told, "cell finished (status=unknown") || !strings.Contains(told, "job stopped with its python kernel: make all") || strings.Contains(told, "serve") {
 		t.Errorf("the wake tells %q", told)
 	}
-	if want := "Jobs stopped by the restart: j1 (make all). Cells ended by the restart: " + cell + " (slow())."; !strings.Contains(note, want) ||
-		!strings.Contains(note, "names of the earlier kernel are gone") {
+	if want := "names of the earlier kernel are gone; Jobs stopped by the restart: j2 (serve)."; !strings.Contains(note, want) ||
+		strings.Contains(note, "make all") || strings.Contains(note, cell+" (slow())") {
 		t.Errorf("the next result says %s, want %s", note, want)
 	}
 }
@@ -454,6 +455,19 @@ func TestBackgroundWithoutAnAgent(t *testing.T) {
 	}
 	if _, err := w.host.RunCell(t.Context(), "s", "c", wire.RunCell{Code: "1", BackgroundMS: 3_600_001}); code(err) != wire.BadRequest {
 		t.Errorf("too late a background: %v", err)
+	}
+	// P-089: nobody has told what ended with its python kernel, so the next result does.
+	at := now()
+	w.must(w.engine.Write(t.Context(), neuron.PlaceOf("s"), &pykernel.InsertJob{Kernel: plain.Kernel, Session: "s", Job: pykernel.JobStart{Job: "j9", Command: "make"}},
+		&pykernel.LoseJobs{Kernel: plain.Kernel, At: at}, &pykernel.EndedKernel{ID: plain.Kernel, At: at}))
+	tell(pykernel.CellEndedAlias, pykernel.CellEnded{Kernel: plain.Kernel, Cell: plain.ID, Status: pykernel.CellUnknown})
+	tell(pykernel.GoneAlias, pykernel.Gone{Kernel: plain.Kernel})
+	next, err := w.host.RunCell(t.Context(), "s", "d", wire.RunCell{Code: "3"})
+	w.must(err)
+	tell(pykernel.CellEndedAlias, pykernel.CellEnded{Kernel: next.Kernel, Cell: next.ID, Status: pykernel.CellOK})
+	want := "names of the earlier kernel are gone; Jobs stopped by the restart: j9 (make). Cells ended by the restart: " + plain.ID + " (1)."
+	if c, err = w.host.Cell(t.Context(), next.ID); err != nil || c.Note != want {
+		t.Errorf("the next result says %q, want %q; %v", c.Note, want, err)
 	}
 }
 

@@ -29,29 +29,37 @@ func Awaited(q cells.Querier, kernel, ending string) (n int, err error) {
 	return n, err
 }
 
-// Stopped says which jobs and cells ended with a python kernel (P-089), "" where there were none.
-func Stopped(q cells.Querier, kernel string) (string, error) {
-	var said []string
-	for _, of := range []struct{ what, sql string }{
-		{"Jobs stopped", `select id, command from job where kernel = ? and state = 'lost' order by started_at, id limit ?`},
-		{"Cells ended", `select id, code from cell where kernel = ? and state = 'ended' and status = 'unknown' order by started_at, id limit ?`},
-	} {
-		var list []string
-		err := q.Query(of.sql, []any{kernel, int64(maxListed + 1)}, func(scan func(...any) error) error {
-			var id, text string
-			err := scan(&id, &text)
-			list = append(list, fmt.Sprintf("%s (%s)", id, wake.FirstLine(text)))
-			return err
-		})
-		if err != nil {
-			return "", err
-		}
-		if len(list) > maxListed {
-			list[maxListed] = "and more"
-		}
-		if len(list) > 0 {
-			said = append(said, fmt.Sprintf("%s by the restart: %s.", of.what, strings.Join(list, ", ")))
-		}
+// Stopped says which jobs and cells ended with a python kernel (P-089), "" where there were none. woken says that its owner is an
+// agent, which has heard of the others already: of jobs by its wake, of cells by their results.
+func Stopped(q cells.Querier, kernel string, woken bool) (string, error) {
+	least := int64(0)
+	if woken {
+		least = 1 // services wake nobody
 	}
-	return strings.Join(said, " "), nil
+	said, err := listed(q, "Jobs stopped", `select id, command from job where kernel = ? and state = 'lost' and service >= ? order by started_at, id limit ?`,
+		kernel, least)
+	if err != nil || woken {
+		return said, err
+	}
+	ended, err := listed(q, "Cells ended", `select id, code from cell where kernel = ? and state = 'ended' and status = 'unknown' order by started_at, id limit ?`,
+		kernel)
+	return strings.TrimSpace(said + " " + ended), err
+}
+
+// listed names what a query finds, an id and a text each, "" for nothing.
+func listed(q cells.Querier, what, sql string, args ...any) (string, error) {
+	var list []string
+	err := q.Query(sql, append(args, int64(maxListed+1)), func(scan func(...any) error) error {
+		var id, text string
+		err := scan(&id, &text)
+		list = append(list, fmt.Sprintf("%s (%s)", id, wake.FirstLine(text)))
+		return err
+	})
+	if err != nil || len(list) == 0 {
+		return "", err
+	}
+	if len(list) > maxListed {
+		list[maxListed] = "and more"
+	}
+	return fmt.Sprintf("%s by the restart: %s.", what, strings.Join(list, ", ")), nil
 }
