@@ -343,6 +343,8 @@ def _nearest(bare, wanted, most=20000):
 
 def _before(real):
     """The bytes of a file that is to be replaced, b"" where they are too many for a trace; None when there is none."""
+    if not os.path.lexists(real):
+        return None  # what is near to it is looked for where a file is missed only
     try:
         with _open(real) as f:
             if os.fstat(f.fileno()).st_size > soma_trace.COMPARED:

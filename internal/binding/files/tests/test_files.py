@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.abspath(os.path.join(HERE, "../../../pykernel/python"))]
@@ -147,6 +148,11 @@ class Read(Case):
 
 
 class Write(Case):
+    def test_new_files_are_compared_with_none(self):
+        for name in ("a", "b"):
+            with unittest.mock.patch.object(soma_files, "_near", side_effect=AssertionError):
+                self.files.write(name, "text\n")
+
     def test_new_and_old(self):
         self.assertEqual(self.files.write("a/b/c.txt", "one\ntwo"), "created a/b/c.txt, 2 lines, 7 bytes")
         self.assertEqual(self.got("a/b/c.txt"), b"one\ntwo")
