@@ -35,8 +35,9 @@ class _Ask:
 class Asks:
     """post(callback, argument) runs on the loop, perhaps twice."""
 
-    def __init__(self, loop, post):
+    def __init__(self, loop, post, scale=1.0):
         self._loop = loop
+        self._busy_after = _BUSY_SECONDS / scale
         self._post = post
         self._send = None     # of the Api
         self._lock = threading.Lock()
@@ -71,7 +72,7 @@ class Asks:
         now = monotonic()
         for ask in list(self._waiting.values()):
             view = self._handlers[ask.frame["type"]][2]
-            if now - ask.since < (_VIEW_SECONDS if view else _BUSY_SECONDS) or not self._begin(ask):
+            if now - ask.since < (_VIEW_SECONDS if view else self._busy_after) or not self._begin(ask):
                 continue
             self._answer(ask.frame, _retried(ask.handler) if view else _busy)
         return _VIEW_SECONDS

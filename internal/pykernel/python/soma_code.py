@@ -112,7 +112,7 @@ def bounded(text, limit):
     """The text within limit bytes; a mark at its end says how much it was."""
     if len(text) * 4 <= limit:
         return clean(text)
-    size = len(text.encode("utf-8", "backslashreplace"))
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "backslashreplace"))
     if size <= limit:
         return clean(text)
     mark = f"… [cut, {size} bytes]"

@@ -34,6 +34,7 @@ class Executor:
         self._native = native
         self._scale = scale
         self._look_at = 0.0
+        self._look_seconds = _LOOK_SECONDS / scale
         self._live_since = None
         self._leaving = None   # (exit status, deadline)
         self._inbox = deque()  # (callback, argument) for the loop
@@ -99,7 +100,7 @@ class Executor:
                 os._exit(self._leaving[0])
             return int(left * 1000) + 1
         if now >= self._look_at:
-            self._look_at = now + _LOOK_SECONDS
+            self._look_at = now + self._look_seconds
             if self._native.large():
                 self.cells.drain()
             if self._place.gone():
@@ -117,13 +118,13 @@ class Executor:
         if wait is not None:
             return int(wait * 1000)
         if self.link.attached() or self.cells.live or self.api.live_jobs():
-            return int(_LOOK_SECONDS * 1000)
+            return int(self._look_seconds * 1000) + 1
         grace = _NEVER_ATTACHED if self.link.grace is None else self.link.grace
         left = grace / self._scale - (now - self.link.detached_at)
         if left <= 0:
             self.leave(process.ENDED)
             return 1
-        return min(int(left * 1000) + 1, int(_LOOK_SECONDS * 1000))
+        return min(int(left * 1000), int(self._look_seconds * 1000)) + 1
 
     # --- the loop ---
 
@@ -319,7 +320,7 @@ def main(argv):
     executor = Executor(place, bundle, loop, native, scale)
     link = executor.link = soma_link.Link(listener, place.id, token, scale, executor)
     calls = executor.calls = soma_host.install(link)
-    asks = executor.asks = soma_ask.Asks(loop, executor.post)
+    asks = executor.asks = soma_ask.Asks(loop, executor.post, scale)
     api = executor.api = soma_api.Api(loop, executor.post, link, calls, asks, names, channels, os.getcwd(), place.path, output)
     cells = executor.cells = soma_cells.Cells(loop, executor.post, link, calls, native, place, names, channels, api)
     api.bind(cells)

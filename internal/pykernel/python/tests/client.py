@@ -1,5 +1,7 @@
 """A small daemon side for tests: starts a kernel process and talks protocol 1 with it. Waits on frames and exits only."""
+import atexit
 import fcntl
+import glob
 import json
 import os
 import shutil
@@ -217,17 +219,32 @@ class Kernel:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
+@atexit.register
+def _end_spare():
+    for k in KernelCase._spare:
+        k.end()
+
+
 def bundled(directory, *modules):
     """Fill a folder with links to the kernel's modules and to the module files of `modules`; the folder."""
     for path in [os.path.join(BUNDLE, name) for name in os.listdir(BUNDLE) if name.endswith(".py")] + list(modules):
         os.symlink(os.path.abspath(path), os.path.join(directory, os.path.basename(path)))
+    cache = os.path.join(directory, "__pycache__")
+    os.mkdir(cache)
+    for path in [BUNDLE, *{os.path.dirname(os.path.abspath(m)) for m in modules}]:
+        for compiled in glob.glob(path + "/__pycache__/*.pyc"):  # else each kernel would compile all of it
+            os.symlink(compiled, os.path.join(cache, os.path.basename(compiled)))
     return directory
 
 
 class KernelCase(unittest.TestCase):
+    _spare = []  # one that starts while a test runs, for the next
+
     def kernel(self, **options):
         """A started kernel, ended with the test."""
-        k = Kernel(**options)
+        k = Kernel(**options) if options or not self._spare else self._spare.pop()
+        if not self._spare and not options:
+            self._spare.append(Kernel())
         self.addCleanup(k.end)
         return k
 

@@ -95,10 +95,10 @@ class Facts(ApiCase):
 
     # P-126: a module without setup, one that raises and one that is not there end the start with its name
     def test_start_up_fails(self):
-        for text in ("", "def setup(api): 1 / 0", "def setup(api): raise SystemExit(0)", None):
-            files = [] if text is None else [self.module("soma_bad", text)]
-            k = self.kernel(modules=("soma_bad",), bundle=self.bundle(*files)).listening()
-            c = k.attach()
+        texts = "", "def setup(api): 1 / 0", "def setup(api): raise SystemExit(0)", None
+        bundles = [self.bundle(*[] if text is None else [self.module("soma_bad", text)]) for text in texts]
+        for k in [self.kernel(modules=("soma_bad",), bundle=bundle) for bundle in bundles]:
+            c = k.listening().attach()
             self.assertIn("while the module soma_bad was set up", c.frame_of("startup_error")["error"])
             self.assertEqual(k.wait(), 1)
 
@@ -192,7 +192,7 @@ class Jobs(ApiCase):
         c = k.attach(ack=c.last, grace=0.2)
         c.close()
         with self.assertRaises(subprocess.TimeoutExpired):
-            k.process.wait(1.5)
+            k.process.wait(0.5)
         c = k.attach(ack=0, grace=0.2)
         self.run_ok(c, "c2", "sample.finish('j1')")
         c.close()

@@ -50,7 +50,7 @@ class Answers(ApiCase):
 
     # P-051, P-201: while a cell holds the loop, what only looks is answered nevertheless
     def test_views_while_busy(self):
-        k, c = self.sample()
+        k, c = self.sample(scale=8)
         c.execute("c1", "print('busy', flush=True)\nwhile not os.path.exists('go'): pass")
         c.printed("c1", "busy")
         self.assertEqual(self.ask(c, "cell_read", cell="c1", limit=16)["page"]["text"], "busy\n")

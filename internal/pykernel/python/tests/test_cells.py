@@ -51,12 +51,12 @@ class Values(KernelCase):
         _, c = self.attached()
         rss = "int(open('/proc/self/statm').read().split()[1]) * 4096"
         for i in range(3):  # the allocator keeps a piece of this size for itself
-            c.run(f"v{i}", "bytes(30 << 20)")
-            c.run(f"w{i}", "def f(x): raise ValueError(len(x))\nf(bytes(30 << 20))")
+            c.run(f"v{i}", "'x' * (30 << 20)")
+            c.run(f"w{i}", "def f(x): raise ValueError(len(x))\nf('x' * (30 << 20))")
         before = int(c.run("before", rss)["value"])
         for i in range(20):
-            self.assertEqual(c.run(f"c{i}", "bytes(30 << 20)")["status"], "ok")
-            self.assertEqual(c.run(f"e{i}", "def f(x): raise ValueError(len(x))\nf(bytes(30 << 20))")["status"], "error")
+            self.assertEqual(c.run(f"c{i}", "'x' * (30 << 20)")["status"], "ok")
+            self.assertEqual(c.run(f"e{i}", "def f(x): raise ValueError(len(x))\nf('x' * (30 << 20))")["status"], "error")
         grown = int(c.run("after", rss)["value"]) - before
         self.assertLess(grown, 24 << 20)
         self.assertEqual(c.run("names", "import builtins, sys\n[n for n in ('_', 'Out', '_1', 'last_value') "

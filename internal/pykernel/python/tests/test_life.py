@@ -45,15 +45,15 @@ class Ends(KernelCase):
 
     # P-108: within a second of the loss of its directory, attached or not, busy or idle
     def test_directory_gone(self):
-        for code in (None, "while True: pass"):
-            k, c = self.attached()
-            if code:
-                c.execute("c", code)
-                c.acked(k.sent)
+        idle, (busy, c) = self.attached()[0], self.attached()
+        c.execute("c", "while True: pass")
+        c.acked(busy.sent)
+        at = time.monotonic()
+        for k in (idle, busy):
             shutil.rmtree(k.dir)
-            at = time.monotonic()
+        for k in (idle, busy):
             self.assertEqual(k.wait(), 0)
-            self.assertLess(time.monotonic() - at, 2.5)
+        self.assertLess(time.monotonic() - at, 2.5)
 
     # P-108: renamed away and replaced is gone too
     def test_directory_replaced(self):
@@ -98,15 +98,16 @@ class Shutdown(KernelCase):
 
     # P-011: in any case within two seconds
     def test_stubborn(self):
-        for code in ("import time\nwhile True:\n    try: time.sleep(0.9)\n    except BaseException: pass",
-                     "import atexit, threading; atexit.register(threading.Event().wait)"):
-            k, c = self.attached()
-            c.execute("c", "print('busy', flush=True)\n" + code + "\nprint('over')")
-            c.frame_of("done") if "atexit" in code else c.printed("c", "busy")
-            at = time.monotonic()
-            c.frame("shutdown")
+        (busy, c), (waits, d) = self.attached(), self.attached()
+        c.execute("c", "print('busy', flush=True)\nwhile True:\n    try: time.sleep(0.9)\n    except BaseException: pass")
+        c.printed("c", "busy")
+        d.run("d", "import atexit, threading; atexit.register(threading.Event().wait)")
+        at = time.monotonic()
+        c.frame("shutdown")
+        d.frame("shutdown")
+        for k in (busy, waits):
             self.assertEqual(k.wait(), 0)
-            self.assertLess(time.monotonic() - at, 4)
+        self.assertLess(time.monotonic() - at, 4)
 
     # P-012: it refuses to be attached while it ends
     def test_closing(self):
@@ -119,24 +120,27 @@ class Shutdown(KernelCase):
 
 
 class Idle(KernelCase):
-    def ticks(self, k):
-        with open(f"/proc/{k.process.pid}/stat") as f:
-            fields = f.read().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
+    def used(self, k):
+        """(how often its threads have begun to wait, their time on a processor in ms)."""
+        waits = time_used = 0
+        for thread in os.listdir(f"/proc/{k.process.pid}/task"):
+            with open(f"/proc/{k.process.pid}/task/{thread}/status") as f:
+                waits += int(f.read().partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+            with open(f"/proc/{k.process.pid}/task/{thread}/schedstat") as f:
+                time_used += int(f.read().split()[0]) / 1e6
+        return waits, time_used
 
-    # P-201: an attached idle kernel takes no measurable time (1 tick = 10 ms; the goal is 1 in 20 s)
+    # P-201: an attached idle kernel looks around once a second, which takes no measurable time
     def test_attached_and_idle(self):
         k, c = self.attached()
         c.run("c", "print(1); 1+1")
-        used = []
-        for _ in range(3):  # what the cell left to do is not idleness, and ticks are charged by sampling
-            before = self.ticks(k)
-            with self.assertRaises(subprocess.TimeoutExpired):
-                k.process.wait(5)
-            used.append(self.ticks(k) - before)
-            if used[-1] <= 1:
-                return
-        self.fail(f"ticks used in 5 s: {used}")
+        c.frame_of("cells", eligible=True)  # what the cell left to do is not idleness
+        before = self.used(k)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            k.process.wait(1.5)
+        waits, time_used = (now - then for now, then in zip(self.used(k), before))
+        self.assertLessEqual(waits, 6)
+        self.assertLess(time_used, 10)
 
     # P-201: two threads when idle; the watch thread lives only while a cell runs
     def test_threads(self):

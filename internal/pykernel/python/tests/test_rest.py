@@ -9,7 +9,7 @@ class Eligible(ApiCase):
 
     # P-128: false with a result (its code has just run), true a second later when nothing is left of it; never repeated
     def test_after_a_cell(self):
-        _, c = self.attached()
+        _, c = self.attached(scale=10)
         self.told(c, True)
         c.run("c1", "1")
         cells, done = [v["frame"] for v in c.seen if "frame" in v][-2:]
@@ -26,7 +26,7 @@ class Eligible(ApiCase):
 
     # P-045, P-128: what a cell leaves behind holds it until it is gone
     def test_what_holds(self):
-        _, c = self.sample()
+        _, c = self.sample(scale=10)
         self.told(c, True)
         holds = {
             "task": ("t = asyncio.create_task(asyncio.Event().wait())", "t.cancel()"),
@@ -53,13 +53,13 @@ class Eligible(ApiCase):
     # P-128: a predicate that begins to hold while nothing runs is noticed
     def test_changes_by_itself(self):
         _, c = self.sample(MODULE + "    import threading, os\n"
-                                    "    api.holds(lambda: os.path.exists('held'))\n")
+                                    "    api.holds(lambda: os.path.exists('held'))\n", scale=10)
         self.told(c, True)
         open(c.kernel.workspace + "/held", "w").close()
         self.told(c, False)
 
     # P-128: idle workers of asyncio's pool hold nothing; busy ones do
     def test_pool(self):
-        _, c = self.attached()
+        _, c = self.attached(scale=10)
         c.run("c1", "await asyncio.to_thread(len, '')")
         self.told(c, True)
