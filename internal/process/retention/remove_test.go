@@ -67,7 +67,7 @@ values (?, ?, ?, 'ls', 'ended', 'exited', '', 0, 0, 0)`, session, strconv.Itoa(i
 	w.now()
 }
 
-// S-62: a removed session leaves nothing but the sums of what it cost; all other sessions have the same rows as before, and totals of
+// S-62, P-066: a removed session leaves nothing but the sums of what it cost; all other sessions have the same rows as before, and totals of
 // cost and tokens are the same. Its id is never used again, now or after a restart: an old input is told that it has gone.
 func TestRemove(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {

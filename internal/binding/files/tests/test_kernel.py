@@ -60,6 +60,7 @@ class Case(KernelCase):
                 self.assertIn(f.read(), ("old" * 1_000_000, "new" * 1_000_000))
         self.assertEqual(sorted(os.listdir(self.k.workspace)), ["long", "w"])
 
+    # P-066: a diff of a file, all of a cell, and the files that are named are bounded; what is left out is said
     def test_a_frame_is_bounded(self):
         done = self.c.run("a", "for i in range(300): files.write(f'f{i}', 'é' * 40_000)")
         self.assertEqual(done["status"], "ok")
