@@ -186,3 +186,27 @@ func TestBind(t *testing.T) {
 	_, err = m.Bind(s.Default(), map[string]ident.ID{"": free.ID()})
 	wants(t, err, session.ErrInvalid)
 }
+
+// S-46: a listener that leaves while the call for help is on its way has not heard it.
+func TestListenerLeaves(t *testing.T) {
+	var leaves func()
+	x := exchange.New(exchange.Options{Now: func() time.Time {
+		if leaves != nil {
+			leaves()
+		}
+		return time.Now()
+	}})
+	s, err := session.New(session.Options{Mail: x})
+	ok(t, err)
+	person := ident.New(time.Now())
+	ok(t, x.Register(person))
+	_, err = exchange.NewMessenger(x).Bind(s.Default(), map[string]ident.ID{"person": person})
+	ok(t, err)
+	leaves = func() { x.Unregister(person) } // the letter is stamped after it has been seen that the person is there
+	m, err := s.Default().Act(t.Context(), message.Call{Tool: exchange.ToolName, Arguments: json.RawMessage(`{"action":"help","level":"blocked"}`)})
+	ok(t, err)
+	if m.Status == message.OK || !strings.Contains(m.Text, "nobody listens, and the call for help was not kept: person has left") {
+		t.Fatalf("the answer is %s %s", m.Status, m.Text)
+	}
+	equal(t, "lost", x.Dropped(), 1)
+}
