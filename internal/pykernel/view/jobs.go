@@ -21,13 +21,14 @@ func running(jobs []pykernel.Job) []wire.RunningJob {
 	return list
 }
 
-// Jobs returns the jobs that run in the python kernel of a branch, sorted by id, as its owner sees them, at most wire.MaxRunning.
+// Jobs returns the jobs that run in the python kernel of a branch, sorted by id, as its owner sees them, at most wire.MaxRunning. It
+// waits as Kernel does.
 func (v *View) Jobs(ctx context.Context, branch string) ([]wire.RunningJob, error) {
 	r, err := v.current(ctx, branch)
 	if err != nil || r == nil {
 		return nil, err
 	}
-	_, seen := v.observed(*r)
+	_, seen := v.heard(ctx, *r)
 	if seen == nil || seen.Live == nil {
 		return nil, unreachable(errors.New("nothing is known of its jobs yet"))
 	}
@@ -77,7 +78,7 @@ func (v *View) storedJobs(ctx context.Context, branch string) (list []wire.Job, 
 	if err != nil {
 		return nil, err
 	}
-	rows, err := v.rows(ctx, `branch = ?`, 1, id[:])
+	rows, err := v.rows(ctx, lastOf, id[:])
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}

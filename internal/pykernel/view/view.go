@@ -62,7 +62,7 @@ type row struct {
 }
 
 const columns = `id, branch, session, node, workspace, python, state, reason, os_pid, used_at, created_at, ended_at,
-coalesce((select max(p.pid) from process p where p.branch = kernel.branch), 0)`
+coalesce((select max(p.pid) from process p where p.session = kernel.session and p.branch = kernel.branch), 0)`
 
 func scan(fields func(...any) error) (r row, err error) {
 	var branch []byte
@@ -83,24 +83,30 @@ func scan(fields func(...any) error) (r row, err error) {
 	return r, err
 }
 
-// rows reads python kernels, the newest first.
-func (v *View) rows(ctx context.Context, where string, limit int, args ...any) (list []row, err error) {
-	err = v.o.Reader.Query(ctx, `select `+columns+` from kernel where `+where+` order by id desc limit ?`, append(args, int64(limit)),
-		func(fields func(...any) error) error {
-			r, err := scan(fields)
-			list = append(list, r)
-			return err
-		})
+// What rows reads, the newest first. The states are named one by one, so that an index finds them.
+const (
+	all      = `select ` + columns + ` from kernel order by id desc limit ?`
+	live     = `select ` + columns + ` from kernel where state in ('booting', 'running', 'ending') order by id desc limit ?`
+	lastOf   = `select ` + columns + ` from kernel where branch = ? order by id desc limit 1`
+	liveLast = `select ` + columns + ` from kernel where branch = ? and state in ('booting', 'running', 'ending') order by id desc limit 1`
+)
+
+func (v *View) rows(ctx context.Context, query string, arg any) (list []row, err error) {
+	err = v.o.Reader.Query(ctx, query, []any{arg}, func(fields func(...any) error) error {
+		r, err := scan(fields)
+		list = append(list, r)
+		return err
+	})
 	return list, err
 }
 
 // Kernels returns the newest wire.MaxPyKernels python kernels by age: live ones, with ended also those that have ended.
 func (v *View) Kernels(ctx context.Context, ended bool) ([]wire.PyKernel, error) {
-	where := `state <> 'ended'`
+	query := live
 	if ended {
-		where = `1 = 1`
+		query = all
 	}
-	rows, err := v.rows(ctx, where, wire.MaxPyKernels)
+	rows, err := v.rows(ctx, query, int64(wire.MaxPyKernels))
 	list := make([]wire.PyKernel, len(rows))
 	for i, r := range rows {
 		list[len(rows)-1-i], _ = v.observed(r)
@@ -157,7 +163,7 @@ func (v *View) current(ctx context.Context, branch string) (*row, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := v.rows(ctx, `branch = ? and state <> 'ended'`, 1, id[:])
+	rows, err := v.rows(ctx, liveLast, id[:])
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -200,17 +206,23 @@ func (v *View) Kernel(ctx context.Context, branch string) (wire.KernelView, erro
 		out.LiveJobs, out.Running = new(int), &[]wire.RunningJob{}
 		return out, nil
 	}
-	k, seen := v.observed(*r)
-	if seen != nil && seen.Live == nil && seen.State != "waiting" {
-		v.firstWord(ctx, r.ID)
-		k, seen = v.observed(*r)
-	}
+	k, seen := v.heard(ctx, *r)
 	out.Kernel = &k
 	if seen != nil && seen.Live != nil {
 		jobs := running(seen.Jobs)
 		out.LiveJobs, out.Running = seen.Live, &jobs
 	}
 	return out, nil
+}
+
+// heard is observed, after the first word of a python kernel that has told nothing yet.
+func (v *View) heard(ctx context.Context, r row) (wire.PyKernel, *pykernel.Observation) {
+	k, seen := v.observed(r)
+	if seen == nil || seen.Live != nil || seen.State == "waiting" { // that one may wait for long
+		return k, seen
+	}
+	v.firstWord(ctx, r.ID)
+	return v.observed(r)
 }
 
 // firstWait bounds the wait for what a python kernel that was just started, or is found again, says of itself.

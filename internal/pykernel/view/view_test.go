@@ -320,6 +320,21 @@ func TestFirstWord(t *testing.T) {
 	if v := <-look(t.Context()); v.LiveJobs != nil || v.Kernel.State != "detached" {
 		t.Errorf("of one that says nothing %+v", v)
 	}
+	if _, err := w.Jobs(t.Context(), a.String()); code(err) != wire.Unreachable {
+		t.Errorf("jobs of one that says nothing: %v", err)
+	}
+	listed := make(chan error, 1)
+	go func() {
+		_, err := w.Jobs(t.Context(), a.String())
+		listed <- err
+	}()
+	for tick := time.NewTicker(time.Millisecond); w.owners.watchers("k1") == 0 && len(listed) == 0; {
+		<-tick.C
+	}
+	see(&two)
+	if err := <-listed; err != nil {
+		t.Errorf("jobs after the first word: %v", err)
+	}
 	if n := w.owners.watchers("k1"); n != 0 {
 		t.Errorf("%d still listen", n)
 	}
