@@ -43,14 +43,13 @@ type cellRows struct{ d *daemon }
 
 // Cell returns a cell of the branch, nil where the branch has none of that id.
 func (r cellRows) Cell(ctx context.Context, branch ident.ID, cell string) (found *wire.Cell, err error) {
-	err = r.read(ctx, `select `+processcells.Columns+` from cell where id = ? and branch = ?`, []any{cell, branch[:]}, func(c wire.Cell) { found = &c })
+	err = r.read(ctx, processcells.InBranch, []any{cell, branch[:]}, func(c wire.Cell) { found = &c })
 	return found, err
 }
 
 // Cells returns the newest cells of the branch.
 func (r cellRows) Cells(ctx context.Context, branch ident.ID, limit int) (list []wire.Cell, err error) {
-	err = r.read(ctx, `select `+processcells.Columns+` from cell where branch = ? order by started_at desc, id desc limit ?`,
-		[]any{branch[:], int64(limit)}, func(c wire.Cell) { list = append(list, c) })
+	err = r.read(ctx, processcells.Newest, []any{branch[:], int64(limit)}, func(c wire.Cell) { list = append(list, c) })
 	return list, err
 }
 

@@ -53,7 +53,7 @@ func (d *daemon) otherKernels(ctx context.Context, list []wire.Kernel) ([]wire.K
 		return list, nil
 	}
 	err := d.store.Query(ctx, `select id, session, node, state, os_pid, workspace, python, used_at,
-(select count(*) from cell c where c.kernel = kernel.id and c.state = 'started') from kernel where state <> 'ended' and node <> ? order by id limit 1000`,
+(select count(*) from cell c where c.kernel = kernel.id and c.state = 'started') from kernel where state in ('booting', 'running', 'ending') and node <> ? order by id limit 1000`,
 		[]any{d.node}, func(scan func(...any) error) error {
 			var k wire.Kernel
 			var used int64

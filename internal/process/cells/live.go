@@ -16,7 +16,7 @@ type Live struct {
 
 // Load finds the cells of the places that an earlier daemon started.
 func (l *Live) Load(q Querier, places neuron.PlaceSet) error {
-	err := q.Query(`select c.id, c.session from kernel k join cell c on c.kernel = k.id and c.state = 'started' where k.state <> 'ended'`, nil,
+	err := q.Query(`select c.id, c.session from kernel k join cell c on c.kernel = k.id and c.state = 'started' where k.state in ('booting', 'running', 'ending')`, nil,
 		func(scan func(...any) error) error {
 			var id, session string
 			err := scan(&id, &session)

@@ -40,6 +40,12 @@ const (
 // Columns are what Scan reads.
 const Columns = `id, session, pid, kernel, code, state, status, body, output_size, started_at, ended_at`
 
+// What is asked of a branch, for Scan: one cell, by its id and the branch; and the newest, by the branch and how many.
+const (
+	InBranch = `select ` + Columns + ` from cell where id = ? and branch = ?`
+	Newest   = `select ` + Columns + ` from cell where branch = ? order by started_at desc, id desc limit ?`
+)
+
 // Find returns a cell and its body, nil if there is none.
 func Find(q Querier, id string) (found *wire.Cell, body Body, err error) {
 	err = q.Query(`select `+Columns+` from cell where id = ?`, []any{id}, func(scan func(...any) error) error {

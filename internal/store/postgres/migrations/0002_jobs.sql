@@ -30,7 +30,7 @@ create table cell_trace (
 	body    bytea not null,  -- the changed files with their diffs, JSON
 	at      bigint not null
 );
-create index cell_trace_session on cell_trace (session);
+create index cell_trace_session on cell_trace (session, cell);
 
 -- owner: shell
 create table shell_command (
