@@ -121,11 +121,15 @@ func TestMCPBadInput(t *testing.T) {
 		{"python_result", map[string]any{"cell": "x", "wait": 601}},
 		{"python_output", map[string]any{"id": "x", "limit": 3}},
 		{"python_output", map[string]any{"id": "x", "offset": -1}},
+		{"python_output", map[string]any{"id": "../x"}},
+		{"python_job_stop", map[string]any{"job": "../x"}},
 		{"python_interrupt", map[string]any{"cell": ""}},
 	} {
 		r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: c.tool, Arguments: c.arguments})
 		if err == nil && !r.IsError {
 			t.Errorf("%s %.60v was taken: %+v", c.tool, c.arguments, r.Content[0])
+		} else if err == nil && strings.Contains(r.Content[0].(*mcp.TextContent).Text, "openapi") {
+			t.Errorf("%s %.60v reached a path that is none: %+v", c.tool, c.arguments, r.Content[0])
 		}
 	}
 	if a, err := execute(t, s, "python_execute", map[string]any{"code": "6*7"}); err != nil || a.Value != "42" {

@@ -52,6 +52,9 @@ type jobIn struct {
 }
 
 func (s *server) stopJob(ctx context.Context, _ *mcp.CallToolRequest, in jobIn) (*mcp.CallToolResult, any, error) {
+	if !wire.ValidID(in.Job) {
+		return nil, nil, unknown(in.Job)
+	}
 	session, err := s.p.PySession(ctx, s.folder, s.python)
 	if err != nil {
 		return nil, nil, err

@@ -67,8 +67,16 @@ func (s *server) result(ctx context.Context, req *mcp.CallToolRequest, in result
 	return s.show(ctx, cell, false)
 }
 
+// unknown says that an id is one of nothing, as it could be of nothing.
+func unknown(id string) error {
+	return fmt.Errorf("no cell or job has the id %.128q; python_jobs lists the jobs", id)
+}
+
 // cell returns a cell of this folder: what other folders run is not this client's.
 func (s *server) cell(ctx context.Context, id string) (cell wire.Cell, err error) {
+	if !wire.ValidID(id) {
+		return cell, unknown(id)
+	}
 	err = s.p.Keep(ctx, func() (err error) { cell, err = s.p.Client().Cell(ctx, id); return err })
 	if err != nil {
 		return cell, err
@@ -186,6 +194,9 @@ func (s *server) output(ctx context.Context, _ *mcp.CallToolRequest, in outputIn
 	}
 	if in.Offset < 0 || in.Limit < 4 || in.Limit > maxPage {
 		return nil, nil, fmt.Errorf("offset is not from 0 on, or limit not from 4 to %d", maxPage)
+	}
+	if !wire.ValidID(in.ID) {
+		return nil, nil, unknown(in.ID)
 	}
 	if _, err := s.cell(ctx, in.ID); err != nil {
 		return s.jobOutput(ctx, in, err)
