@@ -33,7 +33,7 @@ const (
 var areas = map[string]int{
 	"message": leaf, "hook": leaf, "ident": leaf, "wire": leaf,
 	"internal/feed": leaf, "internal/lifecycle": leaf, "internal/config": leaf, "internal/crash": leaf,
-	"internal/pypath": leaf, "internal/daemonlog": leaf, "internal/plaintext": leaf,
+	"internal/osproc": leaf, "internal/pypath": leaf, "internal/daemonlog": leaf, "internal/plaintext": leaf,
 
 	"internal/neuron": core, "internal/agent": core, "session": core, "internal/pykernel": core, "client": core, "web": core,
 	"internal/telemetry": core,

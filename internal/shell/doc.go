@@ -2,5 +2,5 @@
 // user, never in a python kernel, and what it prints is kept for people and for the session's own agent.
 //
 // A command is an execution of a neuron beside the session's. It must not know agents, python kernels or HTTP. It imports neuron,
-// lifecycle, plaintext, ident and wire.
+// lifecycle, osproc, plaintext, ident and wire.
 package shell

@@ -14,10 +14,13 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/osproc"
 )
 
 // Mark is the variable in the environment of a command, and so of what it starts, that holds the id of its execution.
 const Mark = "SOMA_SHELL"
+
+func marker(execution ident.ID) string { return Mark + "=" + execution.String() }
 
 // drainTime is how long output is still taken once the command itself has ended and its group was killed.
 const drainTime = time.Second
@@ -70,7 +73,7 @@ func (a *adapter) Recover(_ context.Context, x neuron.Execution) (json.RawMessag
 	if err := json.Unmarshal(x.Input, &j); err != nil {
 		return nil, false, fmt.Errorf("cannot read the shell command: %w", err)
 	}
-	killMarked(x.ID.WithAttempt(0))
+	osproc.KillMarked(marker(x.ID.WithAttempt(0)))
 	kept, err := os.ReadFile(h.file(j.Session, j.ID) + ending)
 	if err == nil && json.Valid(kept) {
 		return kept, true, nil
@@ -122,7 +125,7 @@ func (h *Host) execute(ctx context.Context, j job, id ident.ID) (o outcome, err 
 	}
 	defer read.Close()
 	cmd := exec.Command("/bin/sh", "-c", j.Command)
-	cmd.Dir, cmd.Env = j.Workspace, append(h.o.Env(), Mark+"="+id.String())
+	cmd.Dir, cmd.Env = j.Workspace, append(h.o.Env(), marker(id))
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = cmd.Start()
@@ -156,7 +159,7 @@ func (h *Host) execute(ctx context.Context, j job, id ident.ID) (o outcome, err 
 	_ = syscall.Kill(group, syscall.SIGKILL)
 	<-exit
 	if o.Status != exited {
-		killMarked(id) // what has left the group
+		osproc.KillMarked(marker(id)) // what has left the group
 	}
 	_ = read.SetReadDeadline(time.Now().Add(drainTime))
 	<-copied

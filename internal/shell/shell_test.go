@@ -19,6 +19,7 @@ import (
 	"soma/ident"
 	"soma/internal/neuron"
 	"soma/internal/neuron/engine"
+	"soma/internal/osproc"
 	"soma/internal/store/postgres"
 	"soma/internal/store/postgres/postgrestest"
 	"soma/internal/store/sqlite"
@@ -336,7 +337,7 @@ func TestEnds(t *testing.T) {
 		t.Fatalf("printed %q", text)
 	}
 	w.gone(pids[0])
-	killMarked(execution("s", "leaves"))
+	osproc.KillMarked(marker(execution("s", "leaves")))
 	w.gone(pids[1])
 	w.run("s", "killed", "kill -9 $$")
 	if c := w.end("s", "killed"); *c.ExitCode != -9 {
@@ -369,7 +370,7 @@ func testRestart(t *testing.T, w *world) {
 	// As a killed daemon leaves it: nothing told of the end, and a process lives.
 	w.must(os.Remove(w.file("s", "b") + ending))
 	left := exec.Command("/bin/sleep", "600")
-	left.Env = []string{Mark + "=" + execution("s", "b").String()}
+	left.Env = []string{marker(execution("s", "b"))}
 	left.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	w.must(left.Start())
 	w.start()

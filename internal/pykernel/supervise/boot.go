@@ -20,6 +20,7 @@ import (
 	"soma/internal/config"
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/osproc"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/frame"
 	"soma/internal/pykernel/link"
@@ -65,7 +66,7 @@ func (k *kernel) begin(ctx context.Context) error {
 }
 
 // listening says that frames and signals can reach the process from here on, so deadlines count.
-func (k *kernel) listening(p *osProcess) {
+func (k *kernel) listening(p *osproc.Process) {
 	k.enter(detached)
 	k.mu.Lock()
 	k.proc = p
@@ -76,11 +77,11 @@ func (k *kernel) listening(p *osProcess) {
 
 // boot returns the process once its socket listens: one that an earlier daemon has started, or a new one. It begins again
 // where another process was in the way and is gone; ctx bounds that.
-func (k *kernel) boot(ctx context.Context) (*osProcess, error) {
+func (k *kernel) boot(ctx context.Context) (*osproc.Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if pid, err := lockHolder(filepath.Join(k.dir, "lock")); err != nil {
+	if pid, err := osproc.LockHolder(filepath.Join(k.dir, "lock")); err != nil {
 		return nil, fmt.Errorf("cannot see who holds the run directory: %w", err)
 	} else if pid > 0 {
 		return k.adopt(ctx, pid)
@@ -93,29 +94,29 @@ func (k *kernel) boot(ctx context.Context) (*osProcess, error) {
 		return nil, err
 	}
 	switch pid, err := k.listener(ctx); {
-	case err == nil && pid == p.pid:
+	case err == nil && pid == p.PID:
 		return p, nil
 	case err == nil: // one that an earlier daemon started was faster
 		return k.adopt(ctx, pid)
 	}
 	// Standard output ends with the process too. What it says is in the log.
 	select {
-	case <-p.exited:
+	case <-p.Exited:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if p.child.ProcessState.ExitCode() == lockedExit {
+	if p.ExitCode() == lockedExit {
 		return k.boot(ctx)
 	}
 	text := k.logText()
 	if text == "" {
-		text = p.end
+		text = p.How
 	}
 	return nil, fmt.Errorf("python exited at startup: %s", text)
 }
 
 // launch starts python and waits until its standard output ends: it listens, or it is gone.
-func (k *kernel) launch(ctx context.Context) (*osProcess, error) {
+func (k *kernel) launch(ctx context.Context) (*osproc.Process, error) {
 	log, err := os.OpenFile(filepath.Join(k.dir, "kernel.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the log: %w", err)
@@ -158,17 +159,17 @@ func (k *kernel) launch(ctx context.Context) (*osProcess, error) {
 		return nil, fmt.Errorf("python exited at startup: %w", err)
 	}
 	crash.Point(crash.KernelSpawned)
-	p, err := openProcess(cmd.Process.Pid, "")
+	p, err := osproc.Open(cmd.Process.Pid, "")
 	if err != nil {
 		// It died at once, or there are no pidfds; either way nothing may be left of it.
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		if text := k.logText(); errors.Is(err, errProcessGone) && text != "" {
+		if text := k.logText(); errors.Is(err, osproc.ErrGone) && text != "" {
 			err = errors.New(text)
 		}
 		return nil, fmt.Errorf("python exited at startup: %w", err)
 	}
-	p.child, p.pgid = cmd, cmd.Process.Pid
+	p.Child(cmd)
 	k.found(p)
 	stop := context.AfterFunc(ctx, func() { _ = listening.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -177,9 +178,9 @@ func (k *kernel) launch(ctx context.Context) (*osProcess, error) {
 }
 
 // adopt waits for the socket of a process that holds the run directory already.
-func (k *kernel) adopt(ctx context.Context, pid int) (*osProcess, error) {
-	p, err := openProcess(pid, "")
-	if errors.Is(err, errProcessGone) {
+func (k *kernel) adopt(ctx context.Context, pid int) (*osproc.Process, error) {
+	p, err := osproc.Open(pid, "")
+	if errors.Is(err, osproc.ErrGone) {
 		return k.boot(ctx)
 	}
 	if err != nil {
@@ -194,7 +195,7 @@ func (k *kernel) adopt(ctx context.Context, pid int) (*osProcess, error) {
 		}
 		select {
 		case <-look.C:
-		case <-p.exited:
+		case <-p.Exited:
 			return k.boot(ctx)
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -226,7 +227,7 @@ func (k *kernel) listener(ctx context.Context) (int, error) {
 
 // note queues the commit that says that the python kernel runs, and runs the sources of that digest; noted is closed after the
 // first.
-func (k *kernel) note(p *osProcess, epoch int64, digest string) {
+func (k *kernel) note(p *osproc.Process, epoch int64, digest string) {
 	k.mu.Lock()
 	if k.fresh {
 		k.modules = k.s.modules()
@@ -236,7 +237,7 @@ func (k *kernel) note(p *osProcess, epoch int64, digest string) {
 	k.work.add(func(ctx context.Context) {
 		ok := k.persist(ctx, "the process of a python kernel", func(ctx context.Context) error {
 			return k.s.opt.Neurons.Write(ctx, k.place, &pykernel.RunKernel{
-				ID: k.id, OSPID: p.pid, PGID: p.pgid, Leader: p.leader, Bundle: digest, Modules: modules, Epoch: epoch, At: k.s.opt.Now(),
+				ID: k.id, OSPID: p.PID, PGID: p.PGID, Leader: p.Leader, Bundle: digest, Modules: modules, Epoch: epoch, At: k.s.opt.Now(),
 			})
 		})
 		select {
@@ -259,7 +260,7 @@ func (k *kernel) stay(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case p.gone():
+		case p.Gone():
 			return k.death(ctx, p)
 		case errors.As(err, &refused), errors.Is(err, link.ErrProtocol), errors.Is(err, errDeaf):
 			return err
@@ -277,7 +278,7 @@ func (k *kernel) stay(ctx context.Context) error {
 		wait := time.NewTimer(gap)
 		select {
 		case <-wait.C:
-		case <-p.exited:
+		case <-p.Exited:
 		case <-ctx.Done():
 		}
 		wait.Stop()
@@ -286,7 +287,7 @@ func (k *kernel) stay(ctx context.Context) error {
 }
 
 // connect runs one connection and says whether it got as far as the hello.
-func (k *kernel) connect(ctx context.Context, p *osProcess) (served bool, err error) {
+func (k *kernel) connect(ctx context.Context, p *osproc.Process) (served bool, err error) {
 	conn, err := k.s.opt.Dial(ctx, k.socket())
 	if err != nil {
 		return false, err
@@ -296,7 +297,7 @@ func (k *kernel) connect(ctx context.Context, p *osProcess) (served bool, err er
 	// A process may leave children behind that hold its socket: its own exit ends the connection, once what it wrote is read.
 	k.spawn(ctx, "cut", func(ctx context.Context) error {
 		select {
-		case <-p.exited:
+		case <-p.Exited:
 		case <-ctx.Done():
 			return nil
 		}
@@ -322,13 +323,13 @@ func (k *kernel) connect(ctx context.Context, p *osProcess) (served bool, err er
 }
 
 // death says how the process ended.
-func (k *kernel) death(ctx context.Context, p *osProcess) error {
+func (k *kernel) death(ctx context.Context, p *osproc.Process) error {
 	wait := time.NewTimer(time.Second) // a zombie that is about to be reaped
 	defer wait.Stop()
 	how := ""
 	select {
-	case <-p.exited:
-		how = p.end
+	case <-p.Exited:
+		how = p.How
 	case <-wait.C:
 	case <-ctx.Done():
 	}

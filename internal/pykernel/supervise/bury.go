@@ -8,8 +8,12 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/osproc"
 	"soma/internal/pykernel"
 )
+
+// marker is what the environment of a python kernel holds, and of all that it starts.
+func marker(kernel string) string { return pykernel.Mark + "=" + kernel }
 
 // bury ends what is left of a python kernel and tells its owner: no more frames, no process, every open cell with what is
 // known of it, then Gone. Where ctx ends first the next daemon does the rest.
@@ -21,12 +25,12 @@ func (k *kernel) bury(ctx context.Context, reason string) {
 	}
 	// From here no frame is appended: the commit's hook has come by all earlier ones.
 	k.mu.Lock()
-	var groups []group
-	if k.lost.pgid > 0 {
+	var groups []osproc.Group
+	if k.lost.PGID > 0 {
 		groups = append(groups, k.lost)
 	}
 	for _, p := range k.procs {
-		groups = append(groups, group{p.pgid, p.leader})
+		groups = append(groups, p.Group())
 	}
 	groups = append(groups, k.jobGroups()...)
 	k.mu.Unlock()
@@ -34,16 +38,16 @@ func (k *kernel) bury(ctx context.Context, reason string) {
 		k.tell(ctx, reason)
 		return
 	}
-	if pid, err := lockHolder(filepath.Join(k.dir, "lock")); err == nil && pid > 0 { // one that an earlier daemon started
-		if p, err := openProcess(pid, ""); err == nil {
-			groups = append(groups, group{p.pgid, p.leader})
-			p.close()
+	if pid, err := osproc.LockHolder(filepath.Join(k.dir, "lock")); err == nil && pid > 0 { // one that an earlier daemon started
+		if p, err := osproc.Open(pid, ""); err == nil {
+			groups = append(groups, p.Group())
+			p.Close()
 		}
 	}
-	if err := endGroups(ctx, groups); err != nil && ctx.Err() == nil {
+	if err := osproc.EndGroups(ctx, groups); err != nil && ctx.Err() == nil {
 		k.log().Error("python kernel has left processes", "err", err)
 	}
-	if err := endMarked(ctx, k.id); err != nil && ctx.Err() == nil {
+	if err := osproc.EndMarked(ctx, marker(k.id)); err != nil && ctx.Err() == nil {
 		k.log().Error("python kernel has left processes", "err", err)
 	}
 	k.s.release(k)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"soma/internal/osproc"
 	"soma/internal/pykernel"
 )
 
@@ -261,9 +262,9 @@ func (k *kernel) interrupt(ctx context.Context, cell string) {
 
 // interruptBySignal is step 3 of the ladder: the cell's id in a file (with again, to be raised once more), and SIGINT to the
 // process.
-func (k *kernel) interruptBySignal(p *osProcess, name string) error {
-	if p == nil || p.gone() {
-		return errProcessGone
+func (k *kernel) interruptBySignal(p *osproc.Process, name string) error {
+	if p == nil || p.Gone() {
+		return osproc.ErrGone
 	}
 	path := filepath.Join(k.dir, "interrupt")
 	if err := os.WriteFile(path+".new", []byte(name), 0o600); err != nil {
@@ -272,5 +273,5 @@ func (k *kernel) interruptBySignal(p *osProcess, name string) error {
 	if err := os.Rename(path+".new", path); err != nil {
 		return err
 	}
-	return p.signal(unix.SIGINT)
+	return p.Signal(unix.SIGINT)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"soma/internal/crash"
+	"soma/internal/osproc"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/frame"
 )
@@ -25,9 +26,9 @@ var errDeaf = fmt.Errorf("it has no cell and has not answered for %s", deafWait)
 func (k *kernel) Waiting() error {
 	p := k.process()
 	switch {
-	case p.gone():
-		return errProcessGone
-	case p.stopped():
+	case p.Gone():
+		return osproc.ErrGone
+	case p.Stopped():
 		return errors.New("the process is stopped")
 	}
 	k.mu.Lock()
@@ -49,8 +50,8 @@ func (k *kernel) Hello(ctx context.Context, h frame.Hello) error {
 	k.deaf, k.runs = time.Time{}, h.Bundle
 	k.mu.Unlock()
 	p := k.process()
-	if h.PID != p.pid || h.Leader != p.leader {
-		return fmt.Errorf("hello of pid %d, expected %d: %w", h.PID, p.pid, errProcessGone)
+	if h.PID != p.PID || h.Leader != p.Leader {
+		return fmt.Errorf("hello of pid %d, expected %d: %w", h.PID, p.PID, osproc.ErrGone)
 	}
 	if h.Dropped > 0 {
 		k.log().Warn("python kernel has dropped frames", "frames", h.Dropped)

@@ -1,10 +1,7 @@
 package supervise
 
-// For the tests outside.
-var (
-	LockHolder = lockHolder
-	Pictures   = pictures
-)
+// Pictures is for the tests outside.
+var Pictures = pictures
 
 // Publish is what every step of a python kernel ends with.
 func (s *Supervisor) Publish(kernel string) { s.find(kernel).publish() }

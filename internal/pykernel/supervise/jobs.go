@@ -12,6 +12,7 @@ import (
 	"soma/ident"
 	"soma/internal/crash"
 	"soma/internal/neuron"
+	"soma/internal/osproc"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/frame"
 )
@@ -230,13 +231,13 @@ func (k *kernel) elsewhere(j *pykernel.Jobs) {
 
 // groupOf is the process group of a job, for who ends it; false where ending it would end something else or nobody knows whose
 // it is.
-func (k *kernel) groupOf(j pykernel.JobStart) (group, bool) {
-	own := k.proc != nil && j.PGID == k.proc.pgid
-	return group{j.PGID, j.Leader}, j.PGID > 1 && j.Leader != "" && j.PGID != unix.Getpgrp() && !own
+func (k *kernel) groupOf(j pykernel.JobStart) (osproc.Group, bool) {
+	own := k.proc != nil && j.PGID == k.proc.PGID
+	return osproc.Group{PGID: j.PGID, Leader: j.Leader}, j.PGID > 1 && j.Leader != "" && j.PGID != unix.Getpgrp() && !own
 }
 
 // jobGroups are the groups of all jobs that may run. The caller holds mu.
-func (k *kernel) jobGroups() (groups []group) {
+func (k *kernel) jobGroups() (groups []osproc.Group) {
 	for _, jobs := range []map[string]pykernel.JobStart{k.jobs, k.missing} {
 		for _, j := range jobs {
 			if g, ok := k.groupOf(j); ok {

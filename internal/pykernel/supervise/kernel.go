@@ -14,6 +14,7 @@ import (
 	"soma/ident"
 	"soma/internal/lifecycle"
 	"soma/internal/neuron"
+	"soma/internal/osproc"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/link"
 )
@@ -34,10 +35,10 @@ type kernel struct {
 	link      *link.Link
 	work      *work
 	tasks     lifecycle.Tasks
-	stop      chan struct{}   // closed by end
-	leaving   chan struct{}   // closed by leave
-	foreign   bool            // it ran at another node: nothing of it is here but its rows
-	born      chan *osProcess // to be watched
+	stop      chan struct{}        // closed by end
+	leaving   chan struct{}        // closed by leave
+	foreign   bool                 // it ran at another node: nothing of it is here but its rows
+	born      chan *osproc.Process // to be watched
 	// noted is closed when the row says running: before that no frame is written.
 	noted chan struct{}
 
@@ -45,12 +46,12 @@ type kernel struct {
 	phase    phase
 	since    time.Time
 	used     time.Time
-	reason   string       // why it is to end, set with stop
-	procs    []*osProcess // all that were started or found
-	proc     *osProcess   // the one that listens
-	lost     group        // of a process that was gone when this daemon started
-	fresh    bool         // its row has never been running: it may be booted
-	cells    []*cell      // not finished, in frame order
+	reason   string            // why it is to end, set with stop
+	procs    []*osproc.Process // all that were started or found
+	proc     *osproc.Process   // the one that listens
+	lost     osproc.Group      // of a process that was gone when this daemon started
+	fresh    bool              // its row has never been running: it may be booted
+	cells    []*cell           // not finished, in frame order
 	probes   []probe
 	pings    uint64
 	alarm    chan struct{}                // the watch looks again
@@ -96,7 +97,7 @@ func (s *Supervisor) newKernel(k *pykernel.InsertKernel) (*kernel, error) {
 	made := &kernel{
 		s: s, id: k.ID, ident: id, owner: owner, session: k.Session, branch: k.Branch, place: s.opt.Place(owner, k.Session), workspace: k.Workspace,
 		python: k.Python, token: k.Token, dir: filepath.Join(s.opt.RunDir, k.ID), link: link.New(), work: newWork(),
-		stop: make(chan struct{}), leaving: make(chan struct{}), born: make(chan *osProcess, 4), noted: make(chan struct{}), phase: waiting, since: now, used: now, fresh: true,
+		stop: make(chan struct{}), leaving: make(chan struct{}), born: make(chan *osproc.Process, 4), noted: make(chan struct{}), phase: waiting, since: now, used: now, fresh: true,
 		alarm: make(chan struct{}, 1), items: map[string]uint64{}, calls: map[string]bool{}, begun: map[string]bool{},
 		reply: map[uint64]string{}, jobs: map[string]pykernel.JobStart{}, missing: map[string]pykernel.JobStart{},
 		asks: map[string]chan<- pykernel.Answer{},
@@ -155,7 +156,7 @@ func (k *kernel) own(ctx context.Context) error {
 	defer func() {
 		_ = k.tasks.Stop(context.WithoutCancel(ctx))
 		for _, p := range k.procs {
-			p.close()
+			p.Close()
 		}
 	}()
 	reason := k.live(ctx)
@@ -205,7 +206,7 @@ func (k *kernel) live(ctx context.Context) string {
 }
 
 // found notes a process that was started or found; own closes it.
-func (k *kernel) found(p *osProcess) {
+func (k *kernel) found(p *osproc.Process) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.procs = append(k.procs, p)
@@ -216,7 +217,7 @@ func (k *kernel) watchExits(ctx context.Context) error {
 	for {
 		select {
 		case p := <-k.born:
-			k.spawn(ctx, "exit", p.watchExit)
+			k.spawn(ctx, "exit", p.WatchExit)
 		case <-ctx.Done():
 			return nil
 		}
@@ -266,12 +267,12 @@ func (k *kernel) status() Status {
 		Cells: len(k.cells), Since: k.since, Used: k.used,
 	}
 	if k.proc != nil {
-		st.OSPID = k.proc.pid
+		st.OSPID = k.proc.PID
 	}
 	return st
 }
 
-func (k *kernel) process() *osProcess {
+func (k *kernel) process() *osproc.Process {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.proc

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"soma/internal/neuron"
+	"soma/internal/osproc"
 	"soma/internal/pykernel"
 )
 
@@ -140,14 +141,14 @@ func (s *Supervisor) endLost(ctx context.Context) error {
 
 func (s *Supervisor) endLeft(ctx context.Context, id string) error {
 	dir := filepath.Join(s.opt.RunDir, id)
-	pid, err := lockHolder(filepath.Join(dir, "lock"))
+	pid, err := osproc.LockHolder(filepath.Join(dir, "lock"))
 	if err == nil && pid > 0 {
-		p, perr := openProcess(pid, "")
+		p, perr := osproc.Open(pid, "")
 		switch {
 		case perr == nil:
-			err = group{p.pgid, p.leader}.end(ctx)
-			p.close()
-		case !errors.Is(perr, errProcessGone):
+			err = p.Group().End(ctx)
+			p.Close()
+		case !errors.Is(perr, osproc.ErrGone):
 			err = perr
 		}
 	}
@@ -157,7 +158,7 @@ func (s *Supervisor) endLeft(ctx context.Context, id string) error {
 	if err := s.endJobs(ctx, id); err != nil {
 		return err
 	}
-	if err := errors.Join(endMarked(ctx, id), os.RemoveAll(dir)); err != nil {
+	if err := errors.Join(osproc.EndMarked(ctx, marker(id)), os.RemoveAll(dir)); err != nil {
 		return err
 	}
 	s.opt.Log.Info("a python kernel was ended that another node has taken for lost", "kernel", id)
@@ -166,12 +167,12 @@ func (s *Supervisor) endLeft(ctx context.Context, id string) error {
 
 // endJobs ends the recorded jobs of a python kernel that have not ended by themselves and are those very processes still.
 func (s *Supervisor) endJobs(ctx context.Context, kernel string) error {
-	var all []group
+	var all []osproc.Group
 	err := s.opt.Reader.Query(ctx, `select pgid, leader from job where kernel = ? and state in ('running', 'lost') and leader <> ''`, []any{kernel},
 		func(scan func(...any) error) error {
-			var g group
-			err := scan(&g.pgid, &g.leader)
-			if st, serr := readStat(g.pgid); serr == nil && st.start == g.leader {
+			var g osproc.Group
+			err := scan(&g.PGID, &g.Leader)
+			if g.Led() {
 				all = append(all, g)
 			}
 			return err
@@ -179,5 +180,5 @@ func (s *Supervisor) endJobs(ctx context.Context, kernel string) error {
 	if err != nil {
 		return err
 	}
-	return endGroups(ctx, all)
+	return osproc.EndGroups(ctx, all)
 }

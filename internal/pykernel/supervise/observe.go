@@ -68,7 +68,7 @@ func (k *kernel) observe() pykernel.Observation {
 		Kernel: k.id, Session: k.session, Branch: k.branch, State: string(k.phase), Stale: k.stale(), Eligible: k.eligible,
 	}
 	if k.proc != nil {
-		o.OSPID = k.proc.pid
+		o.OSPID = k.proc.PID
 	}
 	for _, c := range k.cells {
 		o.Cells = append(o.Cells, c.id)

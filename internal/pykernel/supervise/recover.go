@@ -12,6 +12,7 @@ import (
 
 	"soma/ident"
 	"soma/internal/neuron"
+	"soma/internal/osproc"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/bundle"
 )
@@ -72,17 +73,17 @@ where state in ('booting', 'running', 'ending') order by used_at, id`, nil,
 		if r.pid > 0 {
 			k.fresh = false
 			close(k.noted)
-			p, err := openProcess(r.pid, r.leader)
+			p, err := osproc.Open(r.pid, r.leader)
 			switch {
 			case err == nil && !k.owns(p):
-				p.close()
+				p.Close()
 				k.end("its process belongs to another home")
 			case err == nil:
 				k.found(p)
 				k.proc = p
-			case errors.Is(err, errProcessGone):
+			case errors.Is(err, osproc.ErrGone):
 				// Its children may live on in its group, so bury ends that too.
-				k.lost = group{r.pgid, r.leader}
+				k.lost = osproc.Group{PGID: r.pgid, Leader: r.leader}
 				k.end(k.deathText(""))
 			default:
 				return nil, err
@@ -99,11 +100,11 @@ where state in ('booting', 'running', 'ending') order by used_at, id`, nil,
 
 // owns reports whether a process runs from this home's run directory. In a copy of a home the rows name the processes of the
 // original, which must not be touched. One whose cell has closed its lock is known by its arguments.
-func (k *kernel) owns(p *osProcess) bool {
-	if pid, err := lockHolder(filepath.Join(k.dir, "lock")); err == nil && pid == p.pid {
+func (k *kernel) owns(p *osproc.Process) bool {
+	if pid, err := osproc.LockHolder(filepath.Join(k.dir, "lock")); err == nil && pid == p.PID {
 		return true
 	}
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
 	return err == nil && slices.Contains(strings.Split(string(line), "\x00"), k.dir)
 }
 

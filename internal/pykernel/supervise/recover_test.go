@@ -17,6 +17,7 @@ import (
 
 	"soma/internal/config"
 	"soma/internal/neuron"
+	"soma/internal/osproc"
 	"soma/internal/pykernel"
 	"soma/internal/pykernel/bundle"
 	"soma/internal/pykernel/pykerneltest"
@@ -88,7 +89,7 @@ func spawn(t *testing.T, h *pykerneltest.Home, k *pykernel.InsertKernel) (*exec.
 		<-reaped
 	})
 	h.Until("python holds its lock", func() bool {
-		pid, err := supervise.LockHolder(filepath.Join(dir, "lock"))
+		pid, err := osproc.LockHolder(filepath.Join(dir, "lock"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,7 @@ func (s *Supervisor) StopJob(ctx context.Context, kernel, job string) error {
 	var err error
 	switch {
 	case here && known:
-		err = g.end(ctx)
+		err = g.End(ctx)
 	case here, there:
 		_, err = s.ask(ctx, kernel, pykernel.Ask{Type: pykernel.FrameJobStop, Job: job}, stopWord)
 		var refused *Refused

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"soma/internal/lifecycle"
+	"soma/internal/osproc"
 )
 
 // A panic of the task that commits does not hold up the burial.
@@ -27,11 +28,11 @@ func TestDrainAfterAPanic(t *testing.T) {
 
 // P-082: a living process that owes its hello is waited for, for two minutes where it has no cell.
 func TestDeafProcess(t *testing.T) {
-	p, err := openProcess(os.Getpid(), "")
+	p, err := osproc.Open(os.Getpid(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.Close()
 	synctest.Test(t, func(t *testing.T) {
 		k := &kernel{proc: p, cells: []*cell{{id: "c"}}}
 		look := func(after time.Duration) error {

@@ -1,4 +1,4 @@
-package supervise
+package osproc
 
 import (
 	"context"
@@ -13,21 +13,21 @@ func TestExitedChildIsReaped(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := openProcess(cmd.Process.Pid, "")
+	p, err := Open(cmd.Process.Pid, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
-	p.child = cmd
+	defer p.Close()
+	p.Child(cmd)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for !p.gone() { // a zombie is
+	for !p.Gone() { // a zombie is
 		runtime.Gosched()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := p.watchExit(ctx); err != nil || cmd.ProcessState == nil {
+	if err := p.WatchExit(ctx); err != nil || cmd.ProcessState == nil {
 		t.Errorf("not reaped: %v", err)
 		_ = cmd.Wait()
 	}

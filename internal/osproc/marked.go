@@ -1,4 +1,4 @@
-package supervise
+package osproc
 
 import (
 	"bytes"
@@ -12,49 +12,60 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"soma/internal/pykernel"
 )
 
 // Bounds of a search for marked processes.
 const (
 	maxEnviron = 1 << 20 // bytes of one process's environment that are looked at
 	maxMarked  = 1024    // processes that are ended in one step
+	passes     = 5       // looks of KillMarked
 )
 
-func marker(kernel string) string { return pykernel.Mark + "=" + kernel }
-
-// endMarked ends what has left the group of a python kernel that has ended: SIGTERM, then SIGKILL. One that has cleared its
-// environment is not found.
-func endMarked(ctx context.Context, kernel string) error {
+// EndMarked ends the processes of this user that carry a mark, NAME=value, in their environment: SIGTERM, then SIGKILL. One that has
+// cleared its environment is not found. Nothing is left, or the error says how much.
+func EndMarked(ctx context.Context, mark string) error {
 	for _, step := range [...]struct {
 		sig  unix.Signal
 		wait time.Duration
 	}{{unix.SIGTERM, termWait}, {unix.SIGKILL, killWait}} {
-		found := marked(kernel)
+		found := marked(mark)
 		if len(found) == 0 {
 			return nil
 		}
 		for _, p := range found {
-			_ = p.signal(step.sig) // one that has exited meanwhile
+			_ = p.Signal(step.sig) // one that has exited meanwhile
 		}
 		awaitGone(ctx, found, step.wait)
 		for _, p := range found {
-			p.close()
+			p.Close()
 		}
 	}
-	left := marked(kernel)
+	left := marked(mark)
 	for _, p := range left {
-		p.close()
+		p.Close()
 	}
 	if len(left) > 0 && ctx.Err() == nil {
-		return fmt.Errorf("cannot end %d processes outside its group, the first has pid %d", len(left), left[0].pid)
+		return fmt.Errorf("cannot end %d marked processes, the first has pid %d", len(left), left[0].PID)
 	}
 	return context.Cause(ctx)
 }
 
-// marked finds the living processes of this user that carry the mark of a python kernel. The caller closes them.
-func marked(kernel string) (found []*osProcess) {
+// KillMarked kills them at once, and what they have started in the meantime.
+func KillMarked(mark string) {
+	for range passes {
+		found := marked(mark)
+		for _, p := range found {
+			_ = p.Signal(unix.SIGKILL) // one that has exited meanwhile
+			p.Close()
+		}
+		if len(found) == 0 {
+			return
+		}
+	}
+}
+
+// marked finds the living processes of this user that carry a mark. The caller closes them.
+func marked(mark string) (found []*Process) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -65,16 +76,16 @@ func marked(kernel string) (found []*osProcess) {
 			continue
 		}
 		info, err := e.Info()
-		if err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != os.Getuid() || !carries(pid, kernel) {
+		if err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != os.Getuid() || !carries(pid, mark) {
 			continue
 		}
-		p, err := openProcess(pid, "")
+		p, err := Open(pid, "")
 		if err != nil {
 			continue
 		}
 		// Looked at once more: from here on the pid means this process or none.
-		if !carries(pid, kernel) {
-			p.close()
+		if !carries(pid, mark) {
+			p.Close()
 			continue
 		}
 		found = append(found, p)
@@ -82,22 +93,22 @@ func marked(kernel string) (found []*osProcess) {
 	return found
 }
 
-func carries(pid int, kernel string) bool {
+func carries(pid int, mark string) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
 		return false
 	}
 	defer f.Close()
 	env, _ := io.ReadAll(io.LimitReader(f, maxEnviron))
-	return slices.ContainsFunc(bytes.Split(env, []byte{0}), func(entry []byte) bool { return string(entry) == marker(kernel) })
+	return slices.ContainsFunc(bytes.Split(env, []byte{0}), func(entry []byte) bool { return string(entry) == mark })
 }
 
-func awaitGone(ctx context.Context, all []*osProcess, wait time.Duration) {
+func awaitGone(ctx context.Context, all []*Process, wait time.Duration) {
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	look := time.NewTicker(groupGap)
 	defer look.Stop()
-	for slices.ContainsFunc(all, func(p *osProcess) bool { return !p.gone() }) {
+	for slices.ContainsFunc(all, func(p *Process) bool { return !p.Gone() }) {
 		select {
 		case <-look.C:
 		case <-deadline.C:
