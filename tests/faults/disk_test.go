@@ -133,6 +133,52 @@ func TestDiskFillsUp(t *testing.T) { // I-15, N-33
 	p.run("stop", "--kernels").ends(0)
 }
 
+// A disk that fills up while a cell and a job run in the background loses neither's end: with room again the process is woken by
+// each, once, and each has run once.
+func TestDiskFillsUpInTheBackground(t *testing.T) { // I-15, P-044
+	p := newPlace(t)
+	do := p.elsewhere(p.small())
+	p.env = append(p.env, "SOMA_CELL_BACKGROUND_SECONDS=1")
+	p.write("s.yaml", `steps:
+  - calls:
+      - python: job = run("echo job >> jobs; while [ ! -e go ]; do sleep 0.05; done; exit 3")
+      - python: |
+          import asyncio, os
+          open('ran', 'a').write('cell ')
+          while not os.path.exists('go'): await asyncio.sleep(0.01)
+          'y' * 60000
+  - say: I wait.
+  - say: I know.
+`)
+	d := p.serve()
+	work := p.begin("run", "--model", "script:s.yaml", "x")
+	work.says(`I wait\.`)
+	do(p.fill())
+	client := work.cmd.Process
+	if err := client.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.write("go", "")
+	d.ends(73)
+	do(p.fill())
+	if err := client.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	work.ends(73)
+	do("rm " + p.ballast())
+	p.run("wait", "1").ends(0)
+	out := p.run("logs", "1").ends(0).out
+	for _, line := range []string{"job finished (exit_code=3, ran ", "cell finished (status=ok, ran ", "I wait.", "I know."} {
+		if n := strings.Count(out, line); n != 1 {
+			t.Errorf("%q stands there %d times:\n%s", line, n, out)
+		}
+	}
+	if ran := p.read(filepath.Join(p.dir, "ran")) + p.read(filepath.Join(p.dir, "jobs")); ran != "cell job\n" {
+		t.Errorf("what ran is %q", ran)
+	}
+	p.run("stop", "--kernels").ends(0)
+}
+
 // A home that can only be read is refused in one line with exit code 73, an old one as well as one that is to be made; made
 // writable it works, with all that was in it.
 func TestReadOnlyHome(t *testing.T) { // I-15
