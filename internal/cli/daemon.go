@@ -97,6 +97,9 @@ func (a *app) ensure(ctx context.Context) error {
 	if !errors.Is(err, client.ErrLost) {
 		return err
 	}
+	if a.terse { // there was one
+		return a.regain(ctx)
+	}
 	a.regaining.Lock()
 	defer a.regaining.Unlock()
 	return a.start(ctx)

@@ -18,7 +18,7 @@ import (
 type cellPrinter struct {
 	app    *app
 	id     string                                      // of the cell; empty: the first that begins
-	code   bool                                        // show the code as well, and what was written before
+	code   bool                                        // show the code as well
 	brief  bool                                        // a person who sees the traceback has ended it
 	page   func(offset int64) (wire.OutputPage, error) // of the output that was kept of the ended cell
 	taken  int64
@@ -82,15 +82,17 @@ func (p *cellPrinter) frame(f client.Frame) error {
 		}
 		return client.ErrEnough
 	}
-	if p.code && !p.app.asJSON {
+	if p.app.asJSON && !p.quiet {
+		return nil
+	}
+	if p.code {
 		s := p.app.screen()
 		(&cellView{tool: "python", code: b.Cell.Code}).showCode(s)
 		if err := s.flush(); err != nil {
 			return err
 		}
-		return p.catchUp(math.MaxInt64)
 	}
-	return nil
+	return p.catchUp(math.MaxInt64)
 }
 
 // catchUp prints what the cell wrote before somebody followed it, up to an offset, as far as it can be had while it runs.

@@ -124,7 +124,7 @@ func TestPromptWithoutDaemon(t *testing.T) {
 	p.until(">>> ")
 	killDaemon(t, env)
 	p.types("x + 1\r")
-	if before := p.until("\n42\n>>> "); strings.Count(before, "soma: ") != 1 || !strings.Contains(before, "soma: the daemon is gone; it is started again in 2s\n") {
+	if before := p.until("\n42\n>>> "); strings.Count(before, "soma: ") != 1 || !strings.Contains(before, "soma: the daemon is gone; it is started again in 2s") {
 		t.Errorf("%q", before)
 	}
 	p.types("import time" + escape + "\rfor i in range(40): print('ti' + 'ck', i); time.sleep(0.1)\r\r")
