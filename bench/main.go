@@ -35,7 +35,7 @@ var figures = []figure{
 	{"turns_pg", turns.Shared},
 	{"emit_10", emit.Run},
 	{"call_p50 calls_64", calls.Run},
-	{"observer_emit_10 split_10k include_1000 session_100k_events exchange_10k exchange_100k flow_1000 flow_chain_1000 flow_chain_100k", library.Run},
+	{"observer_emit_10 split_10k include_1000 session_100k_events exchange_10k exchange_100k_cpu flow_1000 flow_chain_1000 flow_chain_100k", library.Run},
 	{"agent_steps", one(steps.Run)},
 	{"binary_mb start", instance.Program},
 	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},

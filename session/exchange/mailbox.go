@@ -102,8 +102,16 @@ func (b *Mailbox) queue(l *session.Letter, bound int) error {
 	case len(b.outbox)+len(b.waiting)+b.taken >= bound:
 		return fmt.Errorf("the %w: %d letters wait at %s", session.ErrFull, bound, b.owner)
 	}
-	b.outbox = append(b.outbox, l)
+	b.outbox = append(doubled(b.outbox), l)
 	return nil
+}
+
+// doubled makes room in a full list for as much again: long lists of append grow by less, and are copied more often.
+func doubled[T any](list []T) []T {
+	if len(list) == cap(list) {
+		return slices.Grow(list, max(8, len(list)))
+	}
+	return list
 }
 
 // take empties the outbox for a delivery, which ends with keep.
@@ -162,10 +170,10 @@ func (b *Mailbox) accept(l *session.Letter, bound int) (open bool, err error) {
 	}
 	in := b.from(l.Sender)
 	if in == nil {
-		in = &inbox{sender: l.Sender, letters: make([]arrival, 0, 8)}
+		in = &inbox{sender: l.Sender}
 		b.inboxes[l.Sender], b.last = in, in
 	}
-	in.letters = append(in.letters, arrival{l, b.next})
+	in.letters = append(doubled(in.letters), arrival{l, b.next})
 	b.next++
 	b.held++
 	return true, nil
