@@ -177,6 +177,21 @@ func TestCancelOfThePaused(t *testing.T) {
 	}
 }
 
+// S-56: a node may be the first to see that the context has ended; the flow says so all the same.
+func TestEndOfTheContext(t *testing.T) {
+	for range 200 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var b flow.Builder
+		b.Add(flow.Node{ID: "a", Do: func(ctx context.Context, _ flow.In) (any, error) {
+			cancel(errTest)
+			return nil, ctx.Err()
+		}})
+		r, err := flow.Run(ctx, newSession(t), build(t, &b), flow.Options{})
+		wants(t, err, errTest)
+		is(t, "cancelled", r.Cancelled, "[a]")
+	}
+}
+
 // S-56: progress tells of each node that it is queued, starts, and ends.
 func TestProgress(t *testing.T) {
 	var b flow.Builder

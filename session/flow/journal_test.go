@@ -168,6 +168,29 @@ func TestRecordFirst(t *testing.T) {
 	is(t, "recorded", len(j.records), 2)
 }
 
+// S-59: what a node asks for while the flow is cancelled is refused, and is there in the next run.
+func TestRequestsOfTheCancelled(t *testing.T) {
+	var h *flow.Handle
+	ready := make(chan struct{})
+	runs := 0
+	var b flow.Builder
+	b.Add(flow.Node{ID: "a", Do: func(context.Context, flow.In) (any, error) {
+		<-ready
+		runs++
+		h.Cancel()
+		return wish{id: "x", what: "w"}, nil
+	}})
+	o := flow.Options{Journal: newBook(), Reactive: flow.On(granted)}
+	h = start(t, newSession(t), &b, o)
+	close(ready)
+	r := wait(t, h)
+	is(t, "completed", r.Completed, "[a]")
+	is(t, "refused", reasons(r), "a>:ended")
+	r = run(t, &b, o)
+	is(t, "completed", r.Completed, "[a x]")
+	is(t, "ran", runs, 1)
+}
+
 // S-59: a journal that fails ends the flow, and what is not recorded runs again.
 func TestJournalFails(t *testing.T) {
 	for name, breaks := range map[string]func(*book){

@@ -260,10 +260,12 @@ func TestInject(t *testing.T) {
 	var b flow.Builder
 	b.Add(blocks("a", begun, leave))
 	s := newSession(t)
-	h := start(t, s, &b, flow.Options{})
+	h := start(t, s, &b, flow.Options{Reactive: flow.On(granted).Max(1)})
 	<-begun
 	ok(t, h.Inject(flow.Child{Node: branchOf("x"), After: []string{"a"}}))
-	err := h.Inject(flow.Child{Node: does("x", 1)})
+	_, err := s.Observer().Emit(t.Context(), wish{id: "asked for"}) // the first request, for what is put in is none
+	ok(t, err)
+	err = h.Inject(flow.Child{Node: does("x", 1)})
 	var refusal *flow.Refusal
 	if !errors.As(err, &refusal) || refusal.Reason != flow.Duplicate {
 		t.Fatalf("the error is %v", err)
@@ -278,7 +280,7 @@ func TestInject(t *testing.T) {
 	ok(t, h.Inject(flow.Child{Node: here}))
 	close(leave)
 	r := wait(t, h)
-	is(t, "spawned", r.Spawned, "[x here]")
+	is(t, "spawned", r.Spawned, "[x asked for here]")
 	is(t, "here", r.Results["here"] == s.Default(), true)
 	is(t, "a clone", r.Results["x"] == s.Default(), false)
 	is(t, "no refusals of the flow", r.Refusals, 0)

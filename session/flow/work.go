@@ -236,7 +236,7 @@ func (r *run) prepare(ctx context.Context, v *vertex) error {
 		}
 	}
 	if v.node.Inherit && len(v.in) > 0 {
-		if from := v.in[0].from; from.branch != nil && from.state != Skipped && from.state != Cancelled {
+		if from := v.in[0].from; from.branch != nil {
 			if err := v.branch.Inherit(from.branch); err != nil {
 				return err
 			}
