@@ -1,9 +1,11 @@
 """One job: an OS process that a cell has started, its output, its end.
 
-Everything happens on the loop's thread, in callbacks and not in tasks, so that a cell's interrupt has nothing to hit.
+Everything happens on the loop's thread, in callbacks and not in tasks, so that a cell's interrupt has nothing to hit; but for
+what must not wait where a cell holds the loop: taking output, so that the process goes on, and the signals of a stop.
 """
 import os
 import signal
+import threading
 from time import monotonic, time
 
 import soma_spawn as spawn
@@ -18,6 +20,7 @@ GRACE_MOST = 60.0
 TIMEOUT_MOST = 86_400.0
 _LOOK_SECONDS = 0.05
 _BEHIND = 256 << 10      # bytes that may wait for a pipe before reading pauses
+_BESIDE_BYTES = 1 << 20  # that are taken beside the loop at a time
 _SHOWN_BYTES = 4 << 10   # of output in the repr of an ended job
 
 # An ended process may leave others that hold the pipe: its job drains until they let go or the time is over.
@@ -59,6 +62,9 @@ class Job:
         self._feeds = []
         self._stdin = None if process.stdin is None else Feed(book.quiet, book.loop, process.stdin)
         self._waiters = []
+        self._lock = threading.RLock()  # of the pipe, and of whether the process is still ours to signal
+        self._stop_at = None      # monotonic: its timeout
+        self._kill_at = None      # monotonic: where it is to end and has not
         self._stopping = False
         self._stopped_by_code = False
         self._left = False        # its group has outlived it
@@ -86,9 +92,10 @@ class Job:
 
     def poll(self):
         """The exit code, or None while it runs; never waits."""
-        if self._reading and self._book.on_thread():
-            self._read()  # for code that polls instead of letting the loop run
-        self._look()
+        with self._book.whole():
+            if self._reading and self._book.on_thread():
+                self._read()  # for code that polls instead of letting the loop run
+            self._look()
         return self.exit_code
 
     @property
@@ -138,6 +145,10 @@ class Job:
         if "stdin" in options:
             raise TypeError("the stdin of a piped command is this job's output")
         self._mark_read()
+        with self._book.whole(), self._lock:  # what comes meanwhile is not lost between the two
+            return self._pipe(command, options)
+
+    def _pipe(self, command, options):
         output = self._output()
         so_far = output.bytes_from_start(HEAD)
         if so_far is None:
@@ -164,8 +175,9 @@ class Job:
         if type(grace) not in (int, float) or not 0 <= grace <= GRACE_MOST:
             raise ValueError(f"grace is 0 to {GRACE_MOST:.0f} seconds")
         self._book.check_thread("stop()")
-        self._stopped_by_code = True
-        self.begin_stop(grace)
+        with self._book.whole():
+            self._stopped_by_code = True
+            self.begin_stop(grace)
         return self
 
     def __repr__(self):
@@ -220,6 +232,7 @@ class Job:
             self._later(_LOOK_SECONDS, self._look_again)
         self._read_more()
         if timeout is not None:
+            self._stop_at = self._began + timeout
             self._later(timeout, self._time_out)
 
     def feed(self, data):
@@ -232,6 +245,7 @@ class Job:
             self._stop_what_is_left(grace)
         elif not self._stopping:
             self._stopping = True
+            self._kill_at = monotonic() + grace
             spawn.signal_group(self.pid, signal.SIGTERM)
             spawn.signal_group(self.pid, signal.SIGCONT)
             self._later(grace, self._kill)
@@ -256,6 +270,35 @@ class Job:
     def outlived(self):
         return self._left
 
+    def beside(self):
+        """Do what must not wait while a cell holds the loop. The watch thread."""
+        now = monotonic()
+        with self._lock:
+            if self._reading and not self._feeds:
+                self._take_beside()
+            if self.state != RUNNING:
+                return
+            if self._kill_at is not None:
+                if now >= self._kill_at:
+                    spawn.signal_group(self.pid, signal.SIGKILL)
+            elif self._stop_at is not None and now >= self._stop_at:
+                self.timed_out = True
+                self._kill_at = now + GRACE_SECONDS
+                spawn.signal_group(self.pid, signal.SIGTERM)
+                spawn.signal_group(self.pid, signal.SIGCONT)
+
+    def _take_beside(self):
+        left = _BESIDE_BYTES
+        while left > 0:
+            try:
+                data = os.read(self._out, spawn.PIPE_BYTES)
+            except OSError:
+                return
+            if not data:  # the loop will see the end, too
+                return
+            left -= len(data)
+            self._take(data)
+
     def is_stopping(self):
         return self._stopping
 
@@ -272,13 +315,14 @@ class Job:
         """See whether the process has ended and its output with it."""
         if self.state == EXITED or not self._book.on_thread():
             return
-        if self.state == RUNNING:
-            how = spawn.ended(self.pid)
-            if how is spawn.RUNNING:
-                return
-            self._exit(None if how is spawn.UNKNOWN else how)
-        if self._drained():
-            self._finish()
+        with self._lock:
+            if self.state == RUNNING:
+                how = spawn.ended(self.pid)
+                if how is spawn.RUNNING:
+                    return
+                self._exit(None if how is spawn.UNKNOWN else how)
+            if self._drained():
+                self._finish()
 
     def _look_again(self):
         self._look()
@@ -336,7 +380,9 @@ class Job:
             self._capture = None
 
     def _mark_read(self):
-        if self.state == EXITED and not self.read_by_code:
+        if self.state != EXITED or self.read_by_code:
+            return
+        with self._book.whole():
             self.read_by_code = True
             if self._reported is None:
                 self._report()  # before the done of the cell that has read it
@@ -350,19 +396,20 @@ class Job:
 
     def _read(self):
         """Take one bounded piece, so that the loop comes to everything else between two of them."""
-        if self._out is None:
-            return
-        try:
-            data = os.read(self._out, self._book.share())
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if data:
-            self._take(data)
-        else:
-            self._close_output()
-            self._look()
+        with self._lock:
+            if self._out is None:
+                return
+            try:
+                data = os.read(self._out, self._book.share())
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if data:
+                self._take(data)
+            else:
+                self._close_output()
+                self._look()
 
     def _read_rest(self):
         """Take what is in the pipe, once the process has ended: all that it wrote itself."""

@@ -20,7 +20,7 @@ _LOOK_SECONDS = 0.05
 
 
 class Book:
-    """All jobs of one kernel. The loop's thread only."""
+    """All jobs of one kernel. The loop's thread only, but for beside()."""
 
     def __init__(self, api):
         self.loop = api.loop
@@ -50,21 +50,22 @@ class Book:
                 raise NotADirectoryError(f"cwd is not a folder: {cwd}")
         variables = spawn.environment(env, self._mark)
         source, data = _source(stdin)
-        try:
-            process = spawn.start(argv, source, cwd, variables, self._api.spawning())
-        except OSError as e:
-            raise OSError(e.errno, _why(e, argv, isinstance(command, str))) from None
-        finally:
-            if source is not None and source is not True:
-                os.close(source)
-        self._count += 1
-        job = Job(self, f"j{self._count}", process, shown, bool(service), listed, self._api.cell())
-        self.live[job.id] = job
-        self._api.send("job_start", self._start_fields(job))
-        job.begin(timeout)
-        if data is not None:
-            job.feed(data)
-        return job
+        with self.whole():  # a process is never without its job
+            try:
+                process = spawn.start(argv, source, cwd, variables, self._api.spawning())
+            except OSError as e:
+                raise OSError(e.errno, _why(e, argv, isinstance(command, str))) from None
+            finally:
+                if source is not None and source is not True:
+                    os.close(source)
+            self._count += 1
+            job = Job(self, f"j{self._count}", process, shown, bool(service), listed, self._api.cell())
+            self.live[job.id] = job
+            self._api.send("job_start", self._start_fields(job))
+            job.begin(timeout)
+            if data is not None:
+                job.feed(data)
+            return job
 
     @staticmethod
     def _start_fields(job):
@@ -86,6 +87,10 @@ class Book:
     def quiet(self, call, *args):
         """Call loop.add_reader and its like so that the callback is not part of the cell that runs now."""
         return self._context.run(call, *args)
+
+    def whole(self):
+        """A context manager: no interrupt of a cell falls into what is within."""
+        return self._api.supervising()
 
     def soon(self, callback):
         self._api.post(callback)
@@ -158,6 +163,11 @@ class Book:
 
     def holds(self):
         return bool(self.live)
+
+    def beside(self):
+        """Do for the jobs what must not wait while a cell holds the loop. The watch thread."""
+        for job in list(self.live.values()):
+            job.beside()
 
     async def clean_up(self):
         """End all groups, those too that have outlived their job."""

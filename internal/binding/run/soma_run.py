@@ -21,4 +21,5 @@ def setup(api):
     api.on_job_stop(book.stop)
     api.on_cell_jobs(book.of_cell)
     api.holds(book.holds)
+    api.on_watch(book.beside)
     api.on_cleanup(book.clean_up)

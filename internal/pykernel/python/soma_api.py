@@ -41,7 +41,7 @@ class Api:
         self._cells = None
         self._board = Board(asks)
         self._seen = set()
-        self._cell_ends, self._cleanups, self._holds = [], [], []
+        self._cell_ends, self._cleanups, self._holds, self._watchers = [], [], [], []
         self._states = {}          # name -> (save, load)
         asks.bind(self.send)
         asks.on("cell_read", channels.answer_cell_read, anywhere=True)
@@ -236,6 +236,16 @@ class Api:
     def held(self):
         """Whether a predicate holds the kernel; one that fails does. Any thread."""
         return any(_true(predicate) for predicate in self._holds)
+
+    def on_watch(self, handler):
+        """handler() is called about 20 times a second on another thread while a cell runs: for what must not wait where
+        the cell holds the loop. It must be quick."""
+        self._watchers.append(handler)
+
+    def watched(self):
+        """Call the handlers of on_watch. The watch thread."""
+        for handler in self._watchers:
+            handler()
 
     def on_cleanup(self, handler):
         """handler(), sync or async, is called before the process ends; it has about 2 s."""

@@ -325,7 +325,7 @@ def main(argv):
     cells = executor.cells = soma_cells.Cells(loop, executor.post, link, calls, native, place, names, channels, api)
     api.bind(cells)
     cells.on_empty = executor.stop_if_empty
-    watch = executor.watch = soma_watch.Watch(cells, link, executor.kick)
+    watch = executor.watch = soma_watch.Watch(cells, link, executor.kick, api.watched)
     rest = executor.rest = soma_rest.Rest(loop, link, api)
     _in_children_forget(link, lock)
     link.start()

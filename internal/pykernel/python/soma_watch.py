@@ -12,8 +12,9 @@ _PIECES = 4  # of live output in one tick
 
 
 class Watch:
-    def __init__(self, cells, link, kick):
+    def __init__(self, cells, link, kick, beside):
         self._cells = cells
+        self._beside = beside  # what bindings do beside the loop
         self._kick = kick  # makes the loop look at what it may have missed
         self._link = link
         self._lock = threading.RLock()  # a finalizer may print while it is held
@@ -41,19 +42,24 @@ class Watch:
     def _run(self):
         hold_signals()
         while True:
-            self._cells.watch()
-            self._kick()
-            captures = self._cells.drain()
-            with self._lock:
-                captures += self._late
-                self._late.clear()
-            for capture in captures:
-                self._show_some(capture)
+            for part in (self._cells.watch, self._kick, self._beside, self._show_all):
+                try:
+                    part()
+                except BaseException:  # a cell may have used up all memory: without this thread no cell had a deadline
+                    continue
             with self._lock:
                 if not (self._cells.live or self._late):
                     self.runs = False
                     return
             sleep(_TICK)
+
+    def _show_all(self):
+        captures = self._cells.drain()
+        with self._lock:
+            captures += self._late
+            self._late.clear()
+        for capture in captures:
+            self._show_some(capture)
 
     def flush(self, capture):
         """show(), but for a signal handler that flushes in the midst of just that: its piece is shown later."""
