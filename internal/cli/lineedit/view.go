@@ -77,10 +77,7 @@ func (v *View) line(prompt, line string, at, width int) {
 		column += w
 		offset = next
 	}
-	if at == offset {
-		if column >= width { // the cursor needs a place
-			add()
-		}
+	if at == offset { // the last column is free for the cursor
 		v.Row, v.Column = len(v.Rows), column
 	}
 	add()
