@@ -197,13 +197,13 @@ func (d *Daemon) signal(sig syscall.Signal) error {
 // lookTime bounds the question for python kernels.
 const lookTime = 2 * time.Second
 
-// killKernel kills one python kernel of this daemon, if there is one.
-func (d *Daemon) killKernel(ctx context.Context, r *rand.Rand) bool {
+// signalKernel sends a signal to one of the python kernels that the daemon knows; it returns its pid, 0 for none.
+func (d *Daemon) signalKernel(ctx context.Context, r *rand.Rand, sig syscall.Signal) (pid int) {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	st, err := d.straight.Status(ctx)
 	if err != nil {
-		return false
+		return 0
 	}
 	var pids []int
 	for _, k := range st.Kernels {
@@ -211,7 +211,13 @@ func (d *Daemon) killKernel(ctx context.Context, r *rand.Rand) bool {
 			pids = append(pids, k.PID)
 		}
 	}
-	return len(pids) > 0 && syscall.Kill(pids[r.IntN(len(pids))], syscall.SIGKILL) == nil
+	if len(pids) == 0 {
+		return 0
+	}
+	if pid = pids[r.IntN(len(pids))]; syscall.Kill(pid, sig) != nil {
+		return 0
+	}
+	return pid
 }
 
 // answers waits until the daemon of a life answers; it reports whether that one did.

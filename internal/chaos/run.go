@@ -216,8 +216,14 @@ func (r *run) disturb(ctx context.Context) error {
 		var err error
 		switch kind {
 		case 0:
-			if d.killKernel(ctx, r.random) {
+			if d.signalKernel(ctx, r.random, syscall.SIGKILL) != 0 {
 				r.t.kernelKills.Add(1)
+			}
+		case 3:
+			if r.o.Gentle {
+				err = r.kill(ctx, d)
+			} else {
+				r.pauseKernel(ctx, d)
 			}
 		case 4, 5:
 			r.t.cuts.Add(int64(d.relay.cut(r.random)))
@@ -251,6 +257,20 @@ func (r *run) kill(ctx context.Context, d *Daemon) error {
 		}
 	})
 	return nil
+}
+
+// pauseKernel stops a python kernel for a while.
+func (r *run) pauseKernel(ctx context.Context, d *Daemon) {
+	pid := d.signalKernel(ctx, r.random, syscall.SIGSTOP)
+	if pid == 0 {
+		return
+	}
+	r.t.pauses.Add(1)
+	select {
+	case <-time.After(between(r.random, pauseMin, pauseMore)):
+	case <-ctx.Done():
+	}
+	_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been killed
 }
 
 // pause stops a daemon for a while; where others share the store it may lose its places.
