@@ -33,6 +33,18 @@ func TestContext(t *testing.T) {
 	is(t, "none", len(run(t, (&flow.Builder{}).Add(does("a", values{"other": 1})), flow.Options{}).Context), 0)
 }
 
+// S-60: what is given is the program's, and may change.
+func TestContextIsCopied(t *testing.T) {
+	given := values{"deep": values{"a": 1}}
+	var b flow.Builder
+	b.Add(flow.Node{ID: "changes", Do: func(context.Context, flow.In) (any, error) {
+		given["deep"].(values)["a"] = 2
+		given["b"] = 2
+		return nil, nil
+	}})
+	is(t, "context", run(t, &b, flow.Options{Context: given}).Context, "map[deep:map[a:1]]")
+}
+
 // S-61: what is no map under "context" fails the node.
 func TestContextThatIsNoMap(t *testing.T) {
 	endless := values{}

@@ -77,6 +77,36 @@ func TestPause(t *testing.T) {
 	})
 }
 
+// S-56: a node whose pause has not been told yet does not start before that.
+func TestPauseIsToldFirst(t *testing.T) {
+	s := newSession(t)
+	told, leave := make(chan struct{}, 1), make(chan struct{})
+	slow := session.HandlerOf(func(_ context.Context, n flow.NodePaused, _ *session.Observer) (any, error) {
+		if n.Node == "first" { // the clerk is busy with this one, while the others' pauses wait to be told
+			told <- struct{}{}
+			<-leave
+		}
+		return nil, nil
+	})
+	ok(t, s.Observer().Observe(slow, session.Type[flow.NodePaused]()))
+	begun, end := make(chan string, 1), make(chan struct{})
+	var b flow.Builder
+	b.Add(blocks("a", begun, end)).Add(does("first", 1)).Add(does("second", 1)).Add(does("third", 1))
+	h := start(t, s, &b, flow.Options{Concurrency: 1})
+	<-begun
+	h.Pause()
+	<-told
+	h.Resume()
+	close(end)
+	for !slices.Contains(notices(s), "completed a") {
+		runtime.Gosched()
+	}
+	close(leave)
+	r := wait(t, h)
+	is(t, "second", of(notices(s), "second"), "queued paused started completed")
+	once(t, s, r)
+}
+
 func expired(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -125,6 +126,9 @@ func once(t fataler, s *session.Session, r *flow.Result) {
 		last := len(kinds) - 1
 		if last < 1 || kinds[0] != "queued" || kinds[last] != state[node] {
 			t.Fatalf("node %s is %s, told %v", node, state[node], kinds)
+		}
+		if kinds[last] == "completed" && slices.Contains(kinds, "started") && kinds[last-1] != "started" {
+			t.Fatalf("node %s is told of in another order: %v", node, kinds)
 		}
 		for _, k := range kinds[1:last] {
 			if k != "started" && k != "paused" && k != "escalated" {
