@@ -2,7 +2,8 @@
 
 Live cells and the newest results are known here; of older ones the daemon tells what was committed.
 """
-_PAGE = 64 * 1024
+from soma_page import PAGE as _PAGE, Page
+
 _KEPT = 16            # edited sources, by the cell that ran them
 _CANCEL_SECONDS = 5.0
 _LONG = 10            # lines from which a failure names how to edit again
@@ -30,10 +31,6 @@ class Listing(list):
         return "\n".join(repr(facts).replace("\n", " | ", 1).partition("\n")[0][:300] for facts in self) or "no cells"
 
     __str__ = __repr__
-
-
-class Text(str):
-    """Output of a cell: `offset` and `next_offset` in bytes, `size` of all that was written, `running`."""
 
 
 class Changes(list):
@@ -80,7 +77,8 @@ class Cells:
         return Facts(facts)
 
     async def read(self, id, offset=None, limit=None):
-        """The output of a cell, whole up to 64 KiB; else a page from a byte offset on (a negative one counts from the end)."""
+        """The output of a cell, whole up to 64 KiB; else a page from a byte offset on (a negative one counts from the end).
+        Go on at page.next_offset until it is None."""
         facts = self._api.cell_facts(_id(id))
         channel = self._api.channels.cell(id)
         whole = offset is None and limit is None
@@ -96,9 +94,7 @@ class Cells:
         else:
             page = await self._api.call("cells.read", {"cell": id, "limit": limit, **({} if offset is None else {"offset": offset})})
         self._read(id, facts or {"state": "running" if page["running"] else "finished"})
-        text = Text(page["text"])
-        text.offset, text.next_offset, text.size, text.running = page["offset"], page["next_offset"], page["size"], page["running"]
-        return text
+        return Page.of(page)
 
     async def trace(self, id):
         """What a cell has changed through files, as [{path, kind, diff, truncated}]."""

@@ -26,7 +26,7 @@ def setup(api):
         capture = api.capture()
         if capture is None or capture.ended:
             raise RuntimeError("no cell runs here whose result could take the image: call show_image() in a cell")
-        images = [_load(s, api.workspace) for s in (source, *more)]  # all or none
+        images = [_load(s) for s in (source, *more)]  # all or none
         texts = []
         for media, data, name in images:
             if not capture.add_image(media, data, name):
@@ -34,10 +34,11 @@ def setup(api):
         capture.image_errors.extend(texts)
         return Text("\n".join(texts)) if texts else None
 
+    show_image.__qualname__ = "show_image"  # as errors name it
     api.provide("show_image", show_image)
 
 
-def _load(source, workspace):
+def _load(source):
     """(media, bytes, name or None) of one source."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         data, name = source, None
@@ -45,7 +46,7 @@ def _load(source, workspace):
         _check_size(size, "the image")
         data = bytes(source)
     elif isinstance(source, (str, os.PathLike)):
-        path = os.path.join(workspace, os.path.expanduser(os.fsdecode(source)))
+        path = os.path.abspath(os.path.expanduser(os.fsdecode(source)))  # like those of `files`
         name = os.path.basename(path)
         data = _read(path)
     else:

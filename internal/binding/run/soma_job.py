@@ -23,6 +23,13 @@ _BEHIND = 256 << 10      # bytes that may wait for a pipe before reading pauses
 _BESIDE_BYTES = 1 << 20  # that are taken beside the loop at a time
 _SHOWN_BYTES = 4 << 10   # of output in the repr of an ended job
 
+# What code that knows other libraries asks a handle for -> what is here.
+_OTHER_NAMES = {
+    "stdout": "job.read() once it has ended", "stderr": "job.read(): it has both streams", "output": "job.read() once it has ended",
+    "text": "job.read() once it has ended", "returncode": "job.exit_code", "status": "job.exit_code", "communicate": "await job",
+    "result": "await job", "done": "job.poll() is not None", "kill": "job.stop(0)", "terminate": "job.stop()", "cancel": "job.stop()",
+    "check_returncode": "job.exit_code"}
+
 # An ended process may leave others that hold the pipe: its job drains until they let go or the time is over.
 RUNNING, DRAINING, EXITED = "running", "draining", "exited"
 MOVES = {
@@ -179,6 +186,10 @@ class Job:
             self._stopped_by_code = True
             self.begin_stop(grace)
         return self
+
+    def __getattr__(self, name):
+        there = _OTHER_NAMES.get(name)
+        raise AttributeError(f"a job has no {name!r}" + (f": take {there}" if there else ""), name=name, obj=self)
 
     def __repr__(self):
         if self.state != EXITED:

@@ -3,6 +3,8 @@
 import linecache
 import warnings
 from _ast import Expr, Expression, PyCF_ALLOW_TOP_LEVEL_AWAIT, PyCF_ONLY_AST
+from sys import getrefcount
+from types import CoroutineType
 
 import soma_output
 from soma_names import LockedName, refusal
@@ -49,7 +51,12 @@ def compile_cell(cell, source, names, model=False):
     _remember(cell, source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tree = compile(source, name, "exec", PyCF_ONLY_AST | PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+        try:
+            tree = compile(source, name, "exec", PyCF_ONLY_AST | PyCF_ALLOW_TOP_LEVEL_AWAIT, True)
+        except SyntaxError as e:
+            if (e.text or "").lstrip()[:1] in ("!", "%") and "run" in names.locked:
+                e.add_note("a cell is plain python; a shell command is: await run('command')")
+            raise
         calls = []
         if model or any(locked in source for locked in names.locked):
             try:
@@ -99,6 +106,10 @@ async def run_cell(cell, names):
     if value is None:
         return None
     text = repr(value)
+    if type(value) is CoroutineType:
+        text += " (it has not run: write await before the call)"
+        if getrefcount(value) <= 2:
+            value.close()  # nobody else can await it: no warning follows
     del value
     return bounded(text, VALUE)
 
@@ -137,6 +148,8 @@ def error_of(failure):
         message = str(failure)
     except BaseException as e:
         message = f"<str() of the exception raised {type(e).__name__}>"
+    if kind is TypeError and message.endswith("can't be used in 'await' expression"):
+        failure.add_note("what was called has given its result already: leave the await away")
     if isinstance(failure, SyntaxError) and is_cell_file(failure.filename or ""):
         message = message.replace(failure.filename, FILE)
     return {"type": bounded(name, 1024), "message": bounded(message, MESSAGE), "traceback": traceback_of(failure)}

@@ -74,6 +74,9 @@ class Stream(io.TextIOBase):
     def writable(self):
         return True
 
+    def reconfigure(self, **_):
+        """Scripts ask for UTF-8 or for lines at once; both is so already, and all else stays as it is."""
+
     def close(self):
         """Stays open: it is the kernel's."""
 
@@ -195,6 +198,7 @@ def install(native, show, late):
     native.take_over()
     sys.stdout = sys.__stdout__ = Stream("<stdout>", show, late)
     sys.stderr = sys.__stderr__ = Stream("<stderr>", show, late)
+    sys.stdin.close = lambda: None  # exit() closes it, and help() needs it
     _follow_threads()
 
 

@@ -102,17 +102,19 @@ class Look(Case):
         self.start("whole", "await cells.read('a')")
         self.assertIn("cells.read('a', 0)", self.c.done("whole")["error"]["message"])
         done = self.ok("p", "p = await cells.read('a', 0)\nq = await cells.read('a', p.next_offset)\nlen(p + q), q.next_offset, q.size, q[-4:], q.running")
-        self.assertEqual(done["value"], "(40005, 80005, 80005, 'end\\n', False)")
+        self.assertEqual(done["value"], "(40005, None, 80005, 'end\\n', False)")
+        self.assertEqual(self.ok("all", "parts, at = [], 0\nwhile at is not None:\n    p = await cells.read('a', at, 1000)\n    parts.append(p); at = p.next_offset\n"
+                                        "''.join(parts) == 'é' * 40000 + '\\nend\\n'")["value"], "True")
         self.assertEqual(self.ok("e", "str(await cells.read('a', -4))")["value"], "'end\\n'")
         self.assertEqual(self.ok("f", "len(await cells.read('a', -70001, 4)), (await cells.read('p', -70000)).offset")["value"], "(2, 0)")
-        self.assertEqual(self.ok("n", "(await cells.read('e')), type(await cells.read('e')).__name__")["value"], "('', 'Text')")
+        self.assertEqual(self.ok("n", "(await cells.read('e')), type(await cells.read('e')).__name__")["value"], "('', 'Page')")
 
     def test_output_of_older_cells(self):
         self.start("o", "t = await cells.read('old')\nt, t.next_offset")
         self.answer("cells.info", {"id": "old", "state": "finished", "size": 3})
         args = self.answer("cells.read", {"offset": 0, "next_offset": 3, "size": 3, "running": False, "text": "abc"})
         self.assertEqual(args, {"cell": "old", "offset": 0, "limit": 65536})
-        self.assertEqual(self.c.done("o")["value"], "('abc', 3)")
+        self.assertEqual(self.c.done("o")["value"], "('abc', None)")
         self.start("o2", "await cells.read('old', 1, 4)")
         args = self.answer("cells.read", {"offset": 1, "next_offset": 3, "size": 3, "running": False, "text": "bc"})
         self.assertEqual(args, {"cell": "old", "offset": 1, "limit": 4})

@@ -70,8 +70,7 @@ MEDIA = {"png": "image/png", "jpeg": "image/jpeg", "webp": "image/webp"}
 class Api:
     """What `show_image` needs of a kernel's API."""
 
-    def __init__(self, workspace, output_dir):
-        self.workspace = workspace
+    def __init__(self, output_dir):
         self.output_dir = output_dir
         self.out = soma_capture.CellCapture("c1")
         self.names = {}
@@ -131,7 +130,9 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.root = os.path.realpath(tempfile.mkdtemp(prefix="image"))
         self.addCleanup(shutil.rmtree, self.root, True)
-        self.api = Api(self.root, self.root + "/output")
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.root)  # where cells look, wherever the workspace is
+        self.api = Api(self.root + "/output")
         soma_image.setup(self.api)
         self.show = self.api.names["show_image"]
 

@@ -55,6 +55,16 @@ class Handles(RoomCase):
         self.assertEqual(self.ok("len(await asyncio.gather(run('true', timeout=86400)))"), 1)
         self.assertEqual([f["job"] for f in self.frames("job_start")], ["j1", "j2"])
 
+    # P-125: who takes a handle for another library's, or a cell for a shell, is told what is here
+    def test_other_names(self):
+        for code, kind, word in (
+                ("(await run('true')).stdout", "AttributeError", "job.read()"), ("run('true').returncode", "AttributeError", "job.exit_code"),
+                ("run('true').nothing", "AttributeError", "no 'nothing'"), ("run('true', shell=True)", "TypeError", "run() got")):
+            with self.subTest(code):
+                self.fails(code, kind, word)
+        self.assertEqual(self.ok("j = await run('true')\nhasattr(j, 'stdout'), getattr(j, 'x', 5)"), (False, 5))
+        self.assertIn("await run('command')", self.cell("!ls")["error"]["traceback"])
+
     # P-208: an unsuccessful command never reports 0
     def test_exit_codes(self):
         for command, code in (("no-such-program-here", 127), ("/etc/passwd", 126), ("kill -SEGV $$", -11), ("exit 255", 255),

@@ -46,6 +46,24 @@ class Values(KernelCase):
         self.assertLessEqual(len(done["error"]["traceback"].encode()), 65536)
         self.assertNotIn("value", done)
 
+    # P-033: who forgets an await, or has one too many, is told so, and of nothing else
+    def test_await(self):
+        _, c = self.attached()
+        done = c.run("c1", "asyncio.sleep(0)")
+        self.assertTrue(done["value"].endswith("(it has not run: write await before the call)"), done["value"])
+        self.assertEqual(done["output"]["size"], 0)
+        self.assertIn("has not run", c.run("c2", "later = asyncio.sleep(0, 'slept')\nlater")["value"])
+        self.assertEqual(c.run("c3", "await later")["value"], "'slept'")
+        self.assertIn("leave the await away", c.run("c4", "await len('x')")["error"]["traceback"])
+
+    # P-201: what cells often do to the streams takes nothing from the next ones
+    def test_streams_stay(self):
+        _, c = self.attached()
+        self.assertEqual(c.run("c1", "exit()")["error"]["type"], "SystemExit")
+        self.assertIn("Help on", c.run("c2", "help(len)")["output"]["head"])
+        done = c.run("c3", "sys.stdout.reconfigure(encoding='utf-8', line_buffering=True); print('é')")
+        self.assertEqual((done["status"], done["output"]["head"]), ("ok", "é\n"))
+
     # P-205: no value of a cell stays alive
     def test_values_are_not_kept(self):
         _, c = self.attached()
