@@ -175,7 +175,7 @@ func (d *daemon) wire(ctx context.Context) (err error) {
 	d.shells.Bind(d.engine)
 	d.stays = retention.New(retention.Options{
 		Owner: owner, Reader: d.store, Neurons: d.engine, Sessions: d.host, Holds: d.holds, Keep: d.config.Retention, RunDir: d.home.Run(),
-		Beside: []string{shell.Kind}, Forget: d.shells.ForgetSession,
+		OutputDir: d.home.Output(), Beside: []string{shell.Kind}, Forget: d.shells.ForgetSession,
 		Sizes: d.store.TableSizes, Now: now, Log: d.log,
 	})
 	if d.shared != nil {

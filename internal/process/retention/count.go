@@ -65,7 +65,7 @@ func (k *Keeper) count(ctx context.Context, t *target) (map[string]int64, error)
 		err := k.each(ctx, `select body from cell where branch = ? and body is not null`, []any{b[:]}, func(scan func(...any) error) error {
 			var body []byte
 			err := scan(&body)
-			rows["content"] += int64(imagesIn(body))
+			rows["content"] += int64(len(bodyOf(body).Images))
 			return err
 		})
 		if err != nil {

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"soma/ident"
@@ -121,7 +124,11 @@ func (d *deleter) cells(ctx context.Context) error {
 						return err
 					}
 					n++
-					rows += 1 + imagesIn(body)
+					b := bodyOf(body)
+					rows += 1 + len(b.Images)
+					if err := d.k.dropSpill(b.Spill); err != nil {
+						return err
+					}
 					ops = append(ops, do(dropCell, id))
 					if content != nil {
 						rows++
@@ -150,16 +157,30 @@ func (d *deleter) cells(ctx context.Context) error {
 	return nil
 }
 
-// imagesIn is how many images the stored outcome of a cell names.
-func imagesIn(body []byte) int {
-	if !bytes.Contains(body, []byte(`"images":[`)) {
-		return 0
+// bodyOf reads of the stored outcome of a cell what names other things that are kept.
+func bodyOf(body []byte) (b cells.Body) {
+	if bytes.Contains(body, []byte(`"images":[`)) || bytes.Contains(body, []byte(`"spill":{`)) {
+		if err := json.Unmarshal(body, &b); err != nil {
+			return cells.Body{} // no outcome of ours
+		}
 	}
-	var b cells.Body
-	if err := json.Unmarshal(body, &b); err != nil {
-		return 0 // no outcome of ours
+	return b
+}
+
+// dropSpill removes the file with a cell's output. A python kernel names it: nothing outside of the folder of outputs is removed,
+// also by links. One of another node is not here: it goes by its age.
+func (k *Keeper) dropSpill(spill *pykernel.Spill) error {
+	if spill == nil || k.o.OutputDir == "" || filepath.Dir(spill.Path) != k.o.OutputDir {
+		return nil
 	}
-	return len(b.Images)
+	root, err := os.OpenRoot(k.o.OutputDir)
+	if err == nil {
+		err = errors.Join(root.Remove(filepath.Base(spill.Path)), root.Close())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // imagesOf are the ids of the images that a cell can have shown.

@@ -56,6 +56,8 @@ type Options struct {
 	Keep time.Duration
 	// RunDir holds the run directories of python kernels, by kernel; empty: there are none.
 	RunDir string
+	// OutputDir holds the files with long outputs of cells; empty: there are none.
+	OutputDir string
 	// Beside are further kinds of neurons whose key is the id of a session, and which go with it.
 	Beside []string
 	// Forget removes what else is in files of a session that was removed; nil: there is nothing.
