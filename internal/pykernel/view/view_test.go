@@ -617,3 +617,38 @@ func TestComplete(t *testing.T) {
 		t.Errorf("%d names, %v", len(c.Names), err)
 	}
 }
+
+// hasty are owners that bring a new python kernel just before somebody begins to watch the old one.
+type hasty struct {
+	*owners
+	bring func()
+}
+
+func (o *hasty) Watch(kernel string, changed func()) func() {
+	if bring := o.bring; bring != nil {
+		o.bring = nil
+		bring()
+	}
+	return o.owners.Watch(kernel, changed)
+}
+
+// Who begins to watch a branch while its python kernel is replaced watches the new one.
+func TestWatchOfAKernelThatIsReplaced(t *testing.T) {
+	w := newWorld(t)
+	branch := w.branch("s", 0)
+	w.kernel("k1", branch, "s", "here")
+	o := &hasty{owners: w.owners}
+	v := view.New(view.Options{Reader: w.store, Owners: o, Node: "here", Output: w.kept, OutputDir: w.output})
+	o.bring = func() { v.Committed([]neuron.Op{&pykernel.InsertKernel{ID: "k2", Branch: branch}}) }
+	end, err := v.WatchKernel(t.Context(), branch.String(), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old, now := w.owners.watchers("k1"), w.owners.watchers("k2"); old != 0 || now != 1 {
+		t.Errorf("%d watch the old one, %d the new one", old, now)
+	}
+	end()
+	if n := w.owners.watchers("k2"); n != 0 {
+		t.Errorf("%d watch after the end", n)
+	}
+}

@@ -18,13 +18,12 @@ type watch struct {
 	over bool
 }
 
-// to listens to a python kernel in place of the one before.
-func (w *watch) to(o Owners, kernel string) {
+// to listens to a python kernel in place of the one before; as the first one, only where no newer one was there before it.
+func (w *watch) to(o Owners, kernel string, first bool) {
 	stop := o.Watch(kernel, w.changed)
 	w.mu.Lock()
-	stop, w.stop = w.stop, stop
-	if w.over {
-		stop, w.stop = w.stop, nil
+	if !w.over && !(first && w.stop != nil) {
+		stop, w.stop = w.stop, stop
 	}
 	w.mu.Unlock()
 	if stop != nil {
@@ -57,12 +56,7 @@ func (v *View) WatchKernel(ctx context.Context, branch string, changed func()) (
 		return nil, err
 	}
 	if r != nil {
-		w.mu.Lock()
-		newer := w.stop != nil // one has begun in the meantime
-		w.mu.Unlock()
-		if !newer {
-			w.to(v.o.Owners, r.ID)
-		}
+		w.to(v.o.Owners, r.ID, true)
 	}
 	return end, nil
 }
@@ -81,7 +75,7 @@ func (v *View) Committed(ops []neuron.Op) {
 		case *pykernel.InsertKernel:
 			branch := op.Branch.String()
 			for _, w := range v.listeners(func(w *watch) bool { return w.branch == branch }) {
-				w.to(v.o.Owners, op.ID)
+				w.to(v.o.Owners, op.ID, false)
 				w.changed()
 			}
 		case *pykernel.EndKernel, *pykernel.EvictKernel, *pykernel.EndedKernel:
