@@ -40,7 +40,7 @@ var figures = []figure{
 	{"binary_mb start", instance.Program},
 	{"ps_1000 turns_socket_64 recover_first_step", instance.Daemon},
 	{"takeover two_daemons", instance.Several},
-	{"kernel_cold_p50 cell_commit_p50 kernel_rss idle_ticks", instance.Cells},
+	{"kernel_cold_p50 kernel_cold_p95 cell_commit_p50 kernel_rss idle_ticks", instance.Cells},
 	{"cell_link_p50", one(kernels.Link)},
 	{"interrupt_p95", one(instance.Interrupt)},
 	{"ipykernel_cold_p50 ipykernel_cell_p50 ipykernel_rss ipykernel_print_10mb ipykernel_interrupt_p95", kernels.IPykernel},
