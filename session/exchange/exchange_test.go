@@ -423,6 +423,7 @@ func TestOrderBesideAReader(t *testing.T) {
 			if _, err := x.Collect(t.Context(), ids[0]); err != nil {
 				t.Errorf("cannot collect: %v", err)
 			}
+			runtime.Gosched()
 		}
 	})
 	wg.Go(func() {
@@ -430,6 +431,7 @@ func TestOrderBesideAReader(t *testing.T) {
 			if _, err := x.Sync(pump); err != nil && !errors.Is(err, context.Canceled) {
 				t.Errorf("cannot collect: %v", err)
 			}
+			runtime.Gosched()
 		}
 	})
 	for want := 0; want < letters; {

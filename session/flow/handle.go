@@ -8,8 +8,8 @@ import (
 	"soma/ident"
 )
 
-// Handle is a flow that has been started. All methods may be called from any goroutine, also from nodes, handlers and callbacks of the
-// flow; but for Wait none of them waits.
+// Handle is a flow that has been started. All methods may be called from any goroutine, and none but Wait waits for anything: the
+// others may also be called from the flow's own nodes, handlers and callbacks.
 type Handle struct{ run *run }
 
 // ID names this run of the graph; signals carry it.

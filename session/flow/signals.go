@@ -79,6 +79,6 @@ type Progress struct {
 	Kind Kind
 	// Err is why the node failed or was cancelled, if that is known.
 	Err error
-	// Ended is how many nodes have ended before this notice, of Total.
+	// Ended is how many nodes of Total have ended, this one included if it has.
 	Ended, Total int
 }
