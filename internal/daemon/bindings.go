@@ -79,7 +79,7 @@ type shellOutput struct{ d *daemon }
 // Output reads a page of a command of the branch's session, where the command was given for that branch.
 func (s shellOutput) Output(ctx context.Context, branch ident.ID, command string, offset int64, limit int) (text string, next int64, last bool, err error) {
 	session := ""
-	err = s.d.store.Query(ctx, `select session from shell_command where id = ? and branch = ?`, []any{command, branch[:]},
+	err = s.d.store.Query(ctx, `select s.session from branch b join shell_command s on s.session = b.session and s.id = ? and s.branch = b.id where b.id = ?`, []any{command, branch[:]},
 		func(scan func(...any) error) error { return scan(&session) })
 	if err == nil && session == "" {
 		err = output.ErrUnknown
