@@ -40,7 +40,7 @@ class Traces:
         self._ended = {}  # cell -> {real path: Change}, oldest first
         self._past = {}   # ids of ended cells, oldest first: what comes now is late
         self._held = 0    # bytes of all changes
-        self._lock = threading.Lock()  # cells may write from threads
+        self._lock = threading.RLock()  # cells may write from threads, and finalizers in the midst of that
         api.on_cell_end(self.end)
 
     def wrote(self, path, before, after):

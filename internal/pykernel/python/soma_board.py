@@ -9,7 +9,7 @@ class Board:
     """Handlers are registered before the first cell; all else is for any thread."""
 
     def __init__(self, asks):
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may start a job while it is held
         self._live = {}      # id -> job_start frame
         self._external = {}  # plugin -> items of report()
         self.lists, self.reads, self.stops, self.of_cells = [], [], [], []

@@ -477,7 +477,7 @@ class Channels:
         self.native.recovery = self.native.call("...")
         self._cells = {}
         self._jobs = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer may start a job while it is held
 
     def open_cell(self, name):
         """A new channel for a cell that runs from now on."""
