@@ -74,7 +74,7 @@ func (y *python) ok(code string) string {
 	return *cell.Value
 }
 
-// fails runs code that must end with an exception, and checks the line of it.
+// raises runs code that must end with an exception, and checks the line of it.
 func (y *python) raises(code, line string) {
 	y.t.Helper()
 	cell := y.cell(code)
