@@ -45,7 +45,7 @@ type Client struct {
 	idle   time.Duration
 	grace  time.Duration
 	http   *http.Client
-	// blind holds the names of models that have refused images and answered without.
+	// blind holds the names of models that have refused images and answered without, with when that was.
 	blind sync.Map
 }
 
@@ -110,7 +110,7 @@ func (c *Client) Stream(ctx context.Context, r model.Request) (model.Stream, err
 		if body, s.asked, err = c.body(r, nil); err == nil {
 			s.idle.Reset(c.idle)
 			if resp, err = c.send(ctx, http.MethodPost, "/chat/completions", body); err == nil {
-				c.blind.Store(r.Model, true)
+				c.blind.Store(r.Model, time.Now())
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"soma/internal/agent/model"
 	"soma/message"
@@ -15,7 +16,8 @@ import (
 const (
 	maxPictures     = 8
 	maxPictureBytes = 8 << 20
-	imageTokens     = 1000 // what an image is taken to need where the endpoint reports no usage
+	blindTime       = 10 * time.Minute // a model that has refused some is shown none: the next ones may be better
+	imageTokens     = 1000             // what an image is taken to need where the endpoint reports no usage
 )
 
 // pictures are the images that a request shows. A nil one shows none.
@@ -26,7 +28,7 @@ type pictures struct {
 
 // pictures reads the images of a request that are shown: the newest results' first. The error is ctx's, or retryable.
 func (c *Client) pictures(ctx context.Context, r model.Request) (*pictures, error) {
-	if _, blind := c.blind.Load(r.Model); blind || r.Image == nil {
+	if since, blind := c.blind.Load(r.Model); blind && time.Since(since.(time.Time)) < blindTime || r.Image == nil {
 		return nil, nil
 	}
 	p := &pictures{shown: map[[2]int]string{}}

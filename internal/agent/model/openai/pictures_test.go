@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"soma/internal/agent/model"
 	"soma/message"
@@ -109,6 +110,12 @@ func TestModelWithoutEyes(t *testing.T) {
 	}
 	if len(*got) != 3 || !strings.Contains((*got)[2], "[image 1 (0.png) not shown: the model takes none]") {
 		t.Errorf("requests %q", *got)
+	}
+	// It may have been one bad image: later ones are shown again.
+	since, _ := c.blind.Load(shownBy(1, 10).Model)
+	c.blind.Store(shownBy(1, 10).Model, since.(time.Time).Add(-blindTime))
+	if _, _, err := run(t, c, shownBy(1, 10)); err != nil || len(*got) != 5 || !strings.Contains((*got)[3], "image_url") {
+		t.Errorf("later: %v, requests %q", err, *got)
 	}
 	c, got = sent(t, http.StatusUnauthorized)
 	if _, _, err := run(t, c, shownBy(1, 10)); model.ErrorOf(err).Class != model.Fatal || len(*got) != 1 {
