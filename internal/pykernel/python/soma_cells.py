@@ -98,8 +98,6 @@ class Cells:
             "output": {"head": "", "tail": "", "size": 0},
         }, {"id": name, "state": FINISHED, "status": "error", "started_at": started_at, "duration_ms": 0, "source": source,
             "background": False, "error": f"{kind}: {message}"})
-        if not self.live:
-            self.on_empty()
 
     def interrupt(self, name, reason="interrupt"):
         """Steps 1 and 2 of SPEC.md, section 6; False when the cell is left alone. Any thread but the loop's."""
@@ -180,7 +178,7 @@ class Cells:
 
     def drain(self):
         """Collect native output; the captures of all running cells."""
-        captures = [c.capture for c in self._running()]
+        captures = [out for c in self._running() if (out := c.capture) is not None]  # one may end meanwhile
         self._channels.drain_native(self._native, captures)
         return captures
 
@@ -277,10 +275,13 @@ class Cells:
         if cell.id not in self.live:
             return
         cell.move("end")
-        cell.capture.close()
-        cell.capture = cell.task = cell.raised = None
         self._end_plainly(cell.id, "KernelError", f"how this cell ended cannot be told: {problem!r:.1000}",
                           cell.started_at, cell.code)
+        out, cell.capture, cell.task, cell.raised = cell.capture, None, None, None
+        if not self.live:
+            self.on_empty()
+        out.close()
+        self._calls.cancel(out)
 
     def _begin(self, cell):
         """Move a queued cell to running; False when it is not to run."""
