@@ -153,11 +153,11 @@ func (h *Host) admit(ctx context.Context, pid ident.PID, m admit) error {
 
 // spare takes a pid for a process that a turn of the session may spawn.
 func (h *Host) spare(ctx context.Context, session string) (ident.PID, error) {
-	pid, err := h.pids.take(ctx, neuron.PlaceOf(session))
+	pid, err := h.pids.Take(ctx, neuron.PlaceOf(session))
 	if err == nil {
 		h.places.put(pid, neuron.PlaceOf(session))
 	}
-	return pid, err
+	return pid, problem(err)
 }
 
 // admittance returns the session's last event and its live process, 0 for none.

@@ -16,6 +16,7 @@ import (
 	"soma/internal/process/cells"
 	"soma/internal/process/history"
 	"soma/internal/process/live"
+	"soma/internal/process/pids"
 	"soma/internal/process/recent"
 	"soma/internal/process/shown"
 	"soma/internal/process/spool"
@@ -87,7 +88,7 @@ type Host struct {
 	o       Options
 	neurons Neurons
 	slots   *slots
-	pids    pidBlock
+	pids    pids.Block
 	live    live.Texts
 	cells   cells.Live
 	spools  spool.Slots
@@ -117,7 +118,6 @@ func New(o Options) *Host {
 		states: recent.New[ident.PID, decoded](maxStates), tools: newTools(o.Rules),
 	}
 	h.slots = newSlots(h)
-	h.pids.host = h
 	h.spools.Dir = o.Spool
 	return h
 }
@@ -132,7 +132,10 @@ func (h *Host) Aliases() []string { return aliases }
 func (h *Host) Adapter() neuron.Adapter { return (*inference)(h) }
 
 // Bind gives the host the engine, before that is started: recovery may already need it.
-func (h *Host) Bind(n Neurons) { h.neurons = n }
+func (h *Host) Bind(n Neurons) {
+	h.neurons = n
+	h.pids.Reader, h.pids.Write = h.o.Reader, n.Write
+}
 
 // Load finds what an earlier daemon left beside the store and in it. It comes before the engine's start.
 func (h *Host) Load(ctx context.Context) error {
@@ -171,7 +174,7 @@ func (h *Host) Start(ctx context.Context) error {
 	if h.o.Shared {
 		return h.slots.start(ctx)
 	}
-	return errors.Join(h.Gain(ctx, neuron.AllPlaces()), h.pids.reserve(ctx), h.slots.start(ctx))
+	return errors.Join(h.Gain(ctx, neuron.AllPlaces()), h.pids.Reserve(ctx, neuron.PlaceOf(h.o.Node)), h.slots.start(ctx))
 }
 
 // Stop ends what the host runs by itself and waits for it.

@@ -16,9 +16,8 @@ import (
 // shelf is what a host needs of a store and an engine, for its own writes.
 type shelf struct {
 	*sqlite.Store
-	mu     sync.Mutex
-	fence  neuron.Fence
-	before func() // of each commit
+	mu    sync.Mutex
+	fence neuron.Fence
 }
 
 func newShelf(t *testing.T) *shelf {
@@ -43,9 +42,6 @@ func (s *shelf) Deliver(context.Context, neuron.Delivery) error { return neuron.
 func (s *shelf) Write(ctx context.Context, place neuron.Place, ops ...neuron.Op) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.before != nil {
-		s.before()
-	}
 	return s.Commit(ctx, s.fence, []*neuron.Record{{Place: place, Ops: ops}})
 }
 
@@ -53,60 +49,6 @@ func (s *shelf) host(node string) *Host {
 	h := New(Options{Node: node, Owner: "me", Reader: s, Shared: true, MaxConcurrent: 2, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	h.Bind(s)
 	return h
-}
-
-// M-12, K-55: nodes that reserve pids at the same time never get the same one.
-func TestPidsOfSeveralNodes(t *testing.T) {
-	s := newShelf(t)
-	const nodes, each = 4, 5 * pidBlockSize
-	var wg sync.WaitGroup
-	taken := make(chan ident.PID, nodes*each)
-	for range nodes {
-		h := s.host("node")
-		wg.Go(func() {
-			for range each {
-				pid, err := h.pids.take(t.Context(), 7)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				taken <- pid
-			}
-		})
-	}
-	wg.Wait()
-	close(taken)
-	seen := map[ident.PID]bool{}
-	for pid := range taken {
-		if seen[pid] || pid == 0 {
-			t.Errorf("pid %d twice", pid)
-		}
-		seen[pid] = true
-	}
-	if len(seen) != nodes*each {
-		t.Errorf("%d pids", len(seen))
-	}
-}
-
-// M-12: a block that another node was quicker to reserve is not given out.
-func TestPidsOfAQuickerNode(t *testing.T) {
-	s := newShelf(t)
-	slow, quick := s.host("slow"), s.host("quick")
-	s.before = func() {
-		s.before = nil
-		if err := s.Commit(t.Context(), s.fence, []*neuron.Record{{Ops: []neuron.Op{&saveNextPID{was: 1, next: 1 + pidBlockSize}}}}); err != nil {
-			t.Error(err)
-		}
-		quick.pids.next, quick.pids.end = 1, 1+pidBlockSize
-	}
-	a, err := slow.pids.take(t.Context(), 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := quick.pids.take(t.Context(), 7)
-	if err != nil || a != 1+pidBlockSize || b != 1 {
-		t.Errorf("slow has %d, quick %d, %v", a, b, err)
-	}
 }
 
 // put writes a process that is Ready.
