@@ -102,6 +102,9 @@ func (a *app) ensure(ctx context.Context) error {
 	}
 	a.regaining.Lock()
 	defer a.regaining.Unlock()
+	if err := a.health(ctx); !errors.Is(err, client.ErrLost) { // another goroutine was quicker
+		return err
+	}
 	return a.start(ctx)
 }
 
