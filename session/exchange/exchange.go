@@ -14,7 +14,8 @@ import (
 )
 
 // Bound is the number of letters that an outbox holds, those that wait there for a full inbox included (once for each who has not
-// got it), and the number that all inboxes of one owner hold together.
+// got it), and the number that all inboxes of one owner hold together. A broadcast counts once until it is collected: more may
+// wait then than Bound, one for each letter and recipient at most, and Send is refused until fewer do.
 const Bound = 10_000
 
 // Interval is the time between two rounds of Run where none is given.
@@ -29,7 +30,7 @@ type Options struct {
 }
 
 // Exchange is a set of mailboxes, and a [session.Mail]. All methods may be called from any goroutine; none calls code of the
-// program but the clock, and none but Run waits for anything that lasts.
+// program but the clock, and none but Run waits for anything that lasts. New makes one; the zero value is of no use.
 type Exchange struct {
 	bound   int
 	now     func() time.Time

@@ -119,6 +119,9 @@ type request struct {
 type names []string
 
 func (n *names) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" { // no names, as if the field were absent; it would pass for a text below
+		return nil
+	}
 	var one string
 	if json.Unmarshal(text, &one) == nil {
 		*n = names{one}

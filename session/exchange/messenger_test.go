@@ -112,7 +112,7 @@ func TestMessengerSendsAndReceives(t *testing.T) {
 func TestMessengerStates(t *testing.T) {
 	o := newOffice(t, 0, "ann", "bob")
 	bob := o.names["bob"]
-	o.does(t, "bob", `{"action":"done","text":"my part"}`, `"to":["ann","person"],"state":"done"`)
+	o.does(t, "bob", `{"action":"done","to":null,"text":"my part"}`, `"to":["ann","person"],"state":"done"`)
 	equal(t, "bob", o.m.State(bob), exchange.Done)
 	o.pump(t)
 	o.does(t, "ann", `{"action":"receive"}`, `"channel":"done","content":"my part"`)

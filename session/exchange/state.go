@@ -1,5 +1,7 @@
 package exchange
 
+import "fmt"
+
 // State says what is to be expected of somebody who is bound to a messenger.
 type State uint8
 
@@ -10,8 +12,15 @@ const (
 	Finished       // gets no mail from messengers any more
 )
 
+var stateNames = [...]string{"working", "done", "finished"}
+
 // String is the state's name.
-func (s State) String() string { return [...]string{"working", "done", "finished"}[s] }
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
 
 // event is what happens to a state.
 type event uint8

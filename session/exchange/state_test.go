@@ -16,4 +16,7 @@ func TestStates(t *testing.T) {
 			}
 		}
 	}
+	if text := State(9).String(); text != "state 9" {
+		t.Errorf("a state that is none is %q", text)
+	}
 }
