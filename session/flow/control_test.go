@@ -166,6 +166,30 @@ func TestCancel(t *testing.T) {
 	once(t, s, r)
 }
 
+// S-56: a condition that cancels the flow keeps its own node from beginning.
+func TestCancelFromACondition(t *testing.T) {
+	var h *flow.Handle
+	started := make(chan struct{})
+	var b flow.Builder
+	b.Add(flow.Node{ID: "a", Do: func(context.Context, flow.In) (any, error) {
+		<-started
+		return nil, nil
+	}})
+	b.Add(does("b", 1))
+	b.Add(does("c", 1))
+	b.Edge("a", "c", flow.When(func(context.Context, flow.Passage) (bool, error) {
+		h.Cancel()
+		return true, nil
+	}))
+	s := newSession(t)
+	h = start(t, s, &b, flow.Options{})
+	close(started)
+	r := wait(t, h)
+	is(t, "cancelled", r.Cancelled, "[c]")
+	is(t, "c", of(notices(s), "c"), "queued cancelled")
+	once(t, s, r)
+}
+
 // S-56: a paused flow ends when its context does, and says why.
 func TestCancelOfThePaused(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())

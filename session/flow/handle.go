@@ -42,14 +42,16 @@ func (h *Handle) Resume() bool {
 		return false
 	}
 	r.phase = next
-	held := r.held
+	resting := r.held
 	r.held = nil
-	for _, v := range held {
-		if v.notices > 0 { // the clerk lets it go
+	for _, v := range resting {
+		switch {
+		case v.state != held: // the clerk has let it go since
+		case v.notices > 0: // the clerk will
 			r.held = append(r.held, v)
-			continue
+		default:
+			r.goOn(v)
 		}
-		r.goOn(v)
 	}
 	r.staff(0)
 	return true

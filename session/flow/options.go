@@ -12,7 +12,8 @@ const DefaultConcurrency = 5
 
 // Options say how a flow is run. The zero value is usable.
 type Options struct {
-	// Context is what the flow's context begins with. It is copied.
+	// Context is what the flow's context begins with. It is copied, and so is the whole of it for each result that adds to it and each
+	// call of Context: it is for what is small.
 	Context map[string]any
 	// Concurrency is the number of nodes that run at once; 0 means DefaultConcurrency, 1 one after another.
 	Concurrency int

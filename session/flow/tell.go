@@ -3,7 +3,6 @@ package flow
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"soma/session"
 )
@@ -82,7 +81,6 @@ func (r *run) tell(ctx context.Context, n notice) {
 // goOn lets a node go on that the pause has held back. mu is held.
 func (r *run) goOn(v *vertex) {
 	if v.state == held && r.phase == going {
-		r.held = slices.DeleteFunc(r.held, func(w *vertex) bool { return w == v })
 		v.state = v.state.next(resumed)
 		r.ready.push(v)
 	}

@@ -147,6 +147,9 @@ func (r *run) attempt(ctx context.Context, v *vertex) ending {
 			return r.failed(ctx, v, err)
 		}
 	}
+	if err := ctx.Err(); err != nil { // a condition, or who was told of the branch, has cancelled the flow
+		return r.failed(ctx, v, err)
+	}
 	in.Branch, in.Before = v.branch, before(v)
 	r.tellStarted(ctx, v)
 	result, err := r.call(ctx, v, in)
