@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -59,7 +60,9 @@ func Bind(o *session.Observer, id ident.ID, store Store, log *slog.Logger) (*Rec
 	}
 	r := &Recorder{observer: o, id: id, store: store, log: log}
 	r.handler = session.NewHandler(func(ctx context.Context, value any, _ *session.Observer) (any, error) {
-		r.write(ctx, value.(session.Signal))
+		if s := value.(session.Signal); !isNil(s) {
+			r.write(ctx, s)
+		}
 		return nil, nil
 	})
 	if err := o.Observe(r.handler, session.Type[session.Signal]()); err != nil {
@@ -92,6 +95,12 @@ func (r *Recorder) write(ctx context.Context, s session.Signal) {
 		return
 	}
 	r.written.Add(1)
+}
+
+// isNil says whether s is a nil pointer, which has no envelope.
+func isNil(s session.Signal) bool {
+	v := reflect.ValueOf(s)
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func (r *Recorder) append(ctx context.Context, row Row) (err error) {

@@ -191,6 +191,10 @@ func TestFailingStore(t *testing.T) {
 		}
 	}
 
+	if _, err := s.Observer().Emit(ctx, (*session.RunStart)(nil)); err != nil {
+		t.Errorf("a signal that is nil: %v", err)
+	}
+
 	// The database itself is gone.
 	ok(t, db.Close())
 	if _, err := s.Observer().Emit(ctx, 1); err != nil {
