@@ -77,10 +77,8 @@ func (b *Branch) act(ctx context.Context, call message.Call) (json.RawMessage, e
 	err := b.hook(ctx, args)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", errDenied, err)
-	} else if result, err = b.call(ctx, call); err == nil {
-		if encoded, err = json.Marshal(result); err != nil {
-			err = fmt.Errorf("the result has no JSON form: %w", err)
-		}
+	} else {
+		result, encoded, err = b.call(ctx, call)
 	}
 	if err != nil {
 		args.Point, args.Err = hook.ToolError, err
@@ -93,21 +91,28 @@ func (b *Branch) act(ctx context.Context, call message.Call) (json.RawMessage, e
 	return encoded, err
 }
 
-func (b *Branch) call(ctx context.Context, call message.Call) (result any, err error) {
+// call returns the result of the tool, and its JSON, which may be the work of the program as well.
+func (b *Branch) call(ctx context.Context, call message.Call) (result any, encoded json.RawMessage, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = caught("the tool", v)
 		}
 	}()
 	if call.Malformed != "" {
-		return nil, fmt.Errorf("%w arguments: %s", ErrInvalid, call.Malformed)
+		return nil, nil, fmt.Errorf("%w arguments: %s", ErrInvalid, call.Malformed)
 	}
 	tool, ok := b.tool(call.Tool)
 	if !ok {
-		return nil, fmt.Errorf("tool %q %w", call.Tool, ErrNotFound)
+		return nil, nil, fmt.Errorf("tool %q %w", call.Tool, ErrNotFound)
 	}
 	if err := context.Cause(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return tool.Run(ctx, call.Arguments)
+	if result, err = tool.Run(ctx, call.Arguments); err != nil {
+		return nil, nil, err
+	}
+	if encoded, err = json.Marshal(result); err != nil {
+		return nil, nil, fmt.Errorf("the result has no JSON form: %w", err)
+	}
+	return result, encoded, nil
 }

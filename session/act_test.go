@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"soma/hook"
@@ -120,10 +122,16 @@ func TestAct(t *testing.T) {
 	}
 }
 
+// unwritable is a result whose JSON form panics.
+type unwritable struct{}
+
+func (unwritable) MarshalJSON() ([]byte, error) { panic("no form") }
+
 // S-13: a tool that is not there, arguments that are none, a context that has ended: all into the history.
 func TestActFailures(t *testing.T) {
 	b := free(t, session.BranchOptions{})
 	ok(t, b.SetTool(session.Tool{Name: "t", Run: func(ctx context.Context, _ jsonRaw) (any, error) { return nil, context.Cause(ctx) }}))
+	ok(t, b.SetTool(session.Tool{Name: "unwritable", Run: func(context.Context, jsonRaw) (any, error) { return unwritable{}, nil }}))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	late, cancel := context.WithTimeout(t.Context(), 0)
@@ -134,7 +142,8 @@ func TestActFailures(t *testing.T) {
 		status message.CallStatus
 	}{
 		"unknown": {t.Context(), message.Call{Tool: "who"}, message.Error}, "malformed": {t.Context(), message.Call{Tool: "t", Malformed: "at 3"}, message.Error},
-		"cancelled": {ended, message.Call{Tool: "t"}, message.Cancelled}, "late": {late, message.Call{Tool: "t"}, message.TimedOut},
+		"panics as JSON": {t.Context(), message.Call{Tool: "unwritable"}, message.Error},
+		"cancelled":      {ended, message.Call{Tool: "t"}, message.Cancelled}, "late": {late, message.Call{Tool: "t"}, message.TimedOut},
 	} {
 		before := b.Len()
 		if m, err := b.Act(c.ctx, c.call); err != nil || m.Status != c.status || b.Len() != before+2 {
@@ -151,6 +160,29 @@ func TestActFailures(t *testing.T) {
 	}
 	_, err = b.Act(t.Context(), message.Call{})
 	wants(t, err, session.ErrInvalid)
+}
+
+// S-14: work that ends its goroutine has failed; a panic in an inner run is an error for the outer one.
+func TestRunThatBreaks(t *testing.T) {
+	s := quiet(t, session.Options{})
+	b := s.Default()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _ = b.Run(t.Context(), "leaves", func(context.Context) (any, error) {
+			runtime.Goexit()
+			return nil, nil
+		})
+	})
+	wg.Wait()
+	if failed := session.ByType[session.RunFailed](s.Observer()); len(failed) != 1 || len(session.ByType[session.RunEnd](s.Observer())) != 0 {
+		t.Errorf("%d runs have failed", len(failed))
+	}
+	_, err := b.Run(t.Context(), "outer", func(ctx context.Context) (any, error) {
+		_, err := b.Run(ctx, "inner", func(context.Context) (any, error) { panic("broken") })
+		wants(t, err, session.ErrPanic)
+		return nil, nil
+	})
+	ok(t, err)
 }
 
 // S-14

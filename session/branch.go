@@ -96,7 +96,7 @@ func NewBranch(o BranchOptions) (*Branch, error) {
 		o.Created = o.Now()
 	}
 	b := &Branch{id: o.ID, created: o.Created, now: o.Now, name: o.Name, metadata: maps.Clone(o.Metadata)}
-	b.at.Store(&attachment{user: o.User, operations: NewOperations()})
+	b.at.Store(&attachment{user: o.User, operations: &Operations{}})
 	if o.Memory != nil {
 		b.claim(o.Memory)
 	}

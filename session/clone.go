@@ -15,7 +15,7 @@ import (
 // clone's follow from the clone's id and theirs.
 func (b *Branch) Clone() *Branch {
 	c := &Branch{id: ident.New(b.now()), created: b.now(), now: b.now}
-	c.at.Store(&attachment{operations: NewOperations()})
+	c.at.Store(&attachment{operations: &Operations{}})
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c.messages = b.messages.split(b.id, c.id)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -28,6 +29,54 @@ func TestEmitAllocates(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { o.SafeEmit(ctx, e) }); n > 0 {
 		t.Errorf("SafeEmit allocates %v times", n)
+	}
+}
+
+// S-24: registering many handlers copies nothing that is there already.
+func TestObserveIsLinear(t *testing.T) {
+	const handlers = 10_000
+	o := NewObserver(ObserverOptions{})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range handlers {
+		h := NewHandler(func(context.Context, any, *Observer) (any, error) { return nil, nil })
+		if err := o.Observe(h, Type[int]()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / handlers; each > 2_000 {
+		t.Errorf("a handler takes %d bytes", each)
+	}
+}
+
+// S-05, S-09: leaving costs about the same whatever the number of members.
+func TestRemoveIsConstant(t *testing.T) {
+	each := func(members int) time.Duration {
+		best := time.Hour
+		for range 3 {
+			s, err := New(Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range members {
+				if _, err := s.NewBranch(BranchOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			list := s.Branches()
+			began := time.Now()
+			for _, b := range list {
+				if _, err := s.Remove(b.ID()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			best = min(best, time.Since(began)/time.Duration(members))
+		}
+		return best
+	}
+	if few, many := each(500), each(30_000); many > 10*few {
+		t.Errorf("one of 500 leaves in %v, one of 30,000 in %v", few, many)
 	}
 }
 

@@ -12,7 +12,7 @@ type beside struct {
 	value   any
 }
 
-func (o *Observer) dispatch(ctx context.Context, subs []subscription, e *emission, results *[]any) error {
+func (o *Observer) dispatch(ctx context.Context, subs []*subscription, e *emission, results *[]any) error {
 	var later []beside
 	if err := o.inOrder(ctx, subs, e, results, &later); err != nil || len(later) == 0 {
 		return err
@@ -37,14 +37,13 @@ func (o *Observer) dispatch(ctx context.Context, subs []subscription, e *emissio
 }
 
 // inOrder calls the synchronous handlers and gathers the asynchronous ones that match.
-func (o *Observer) inOrder(ctx context.Context, subs []subscription, e *emission, results *[]any, later *[]beside) (err error) {
+func (o *Observer) inOrder(ctx context.Context, subs []*subscription, e *emission, results *[]any, later *[]beside) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = caught("a handler", v)
 		}
 	}()
-	for i := range subs {
-		s := &subs[i]
+	for i, s := range subs {
 		value, ok := s.match(e)
 		switch {
 		case !ok:

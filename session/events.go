@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -8,9 +9,9 @@ import (
 	"soma/ident"
 )
 
-// event makes what is shown of a stored record. mu is held.
-func (o *Observer) event(seq uint64) Event {
-	r := *o.history.at(seq)
+// event makes what is shown of a stored record. mu is not held: an envelope may be the work of the program, and what is derived
+// takes its time.
+func (o *Observer) event(seq uint64, r record) Event {
 	e := Event{Seq: seq, At: time.Unix(0, r.at), Signal: r.signal, Payload: r.payload, Denied: r.denied}
 	if e.Signal == nil {
 		e.Signal = wrapped(r.payload, r.at)
@@ -26,10 +27,15 @@ func (o *Observer) event(seq uint64) Event {
 // History returns a copy of the events that are kept, oldest first, refused ones too.
 func (o *Observer) History() []Event {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	events := make([]Event, 0, o.history.next-o.history.first())
-	for seq := o.history.first(); seq < o.history.next; seq++ {
-		events = append(events, o.event(seq))
+	first := o.history.first()
+	records := make([]record, o.history.next-first)
+	for i := range records {
+		records[i] = *o.history.at(first + uint64(i))
+	}
+	o.mu.Unlock()
+	events := make([]Event, len(records))
+	for i, r := range records {
+		events[i] = o.event(first+uint64(i), r)
 	}
 	return events
 }
@@ -37,14 +43,22 @@ func (o *Observer) History() []Event {
 // Stream returns the events of a named stream that are kept, in the order in which they were stored; none where no route has
 // ever filled it.
 func (o *Observer) Stream(name string) []Event {
+	type numbered struct {
+		seq uint64
+		record
+	}
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	seqs, first := slices.Sorted(slices.Values(o.history.streams[name])), o.history.first()
-	var events []Event
-	for _, seq := range seqs {
-		if seq >= first {
-			events = append(events, o.event(seq))
+	var found []numbered
+	for _, seq := range o.history.streams[name] {
+		if seq >= o.history.first() {
+			found = append(found, numbered{seq, *o.history.at(seq)})
 		}
+	}
+	o.mu.Unlock()
+	slices.SortFunc(found, func(x, y numbered) int { return cmp.Compare(x.seq, y.seq) })
+	var events []Event
+	for _, n := range found {
+		events = append(events, o.event(n.seq, n.record))
 	}
 	return events
 }

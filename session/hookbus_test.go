@@ -26,6 +26,7 @@ func named(list *[]string, name string, err error) *session.Hook {
 // S-30: an unknown name is an error everywhere, and changes nothing.
 func TestUnknownPoint(t *testing.T) {
 	s := quiet(t, session.Options{})
+	wants(t, s.EmitHook(t.Context(), session.HookArgs{Point: "x"}), hook.ErrUnknown) // without a bus too
 	bus := s.Hooks()
 	h := session.NewHook(func(context.Context, session.HookArgs) error { return nil })
 	wants(t, bus.On("tool.Pre", h), hook.ErrUnknown)

@@ -3,6 +3,7 @@ package session
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"slices"
 
 	"soma/ident"
@@ -43,7 +44,7 @@ func (s *Session) include(branches []*Branch, def *Branch) error {
 		if owner := b.at.Load().owner; owner != nil && owner != s {
 			return fmt.Errorf("%w: branch %s is a member of session %s", ErrOwned, b.id, owner.id)
 		}
-		if other := s.byID[b.id]; other != nil && other != b {
+		if other := s.member(b.id); other != nil && other != b {
 			return fmt.Errorf("%w: session %s has another branch with the id %s", ErrOwned, s.id, b.id)
 		}
 	}
@@ -76,9 +77,8 @@ func distinct(branches []*Branch) ([]*Branch, error) {
 
 // join makes b a member. mu and b's member lock are held, and b is free or a member already.
 func (s *Session) join(b *Branch) {
-	if s.byID[b.id] == nil {
-		s.byID[b.id] = b
-		s.order = append(s.order, b)
+	if s.member(b.id) == nil {
+		s.byID[b.id] = s.order.PushBack(b)
 	}
 	b.attach(func(a *attachment) {
 		*a = attachment{owner: s, user: s.id.String(), operations: s.operations, observer: s.observer, hooks: s.hooks}
@@ -110,11 +110,11 @@ func (s *Session) Remove(id ident.ID) (*Branch, error) {
 	defer b.member.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byID[id] != b {
+	if s.member(id) != b {
 		return nil, fmt.Errorf("cannot remove: branch %s %w", id, ErrNotFound)
 	}
+	s.order.Remove(s.byID[id])
 	delete(s.byID, id)
-	s.order = slices.DeleteFunc(s.order, func(other *Branch) bool { return other == b })
 	if s.mail != nil {
 		s.mail.Unregister(id)
 	}
@@ -124,16 +124,35 @@ func (s *Session) Remove(id ident.ID) (*Branch, error) {
 		if user == own {
 			user = ""
 		}
-		*a = attachment{user: user, operations: NewOperations()}
+		*a = attachment{user: user, operations: &Operations{}}
 	})
 	b.unroute()
 	if s.def == b {
 		s.def = nil
-		if len(s.order) > 0 {
-			s.def = s.order[0]
+		if first := s.order.Front(); first != nil {
+			s.def = first.Value.(*Branch)
 		}
 	}
 	return b, nil
+}
+
+// member returns the member with this id; nil without one. mu is held.
+func (s *Session) member(id ident.ID) *Branch {
+	if at := s.byID[id]; at != nil {
+		return at.Value.(*Branch)
+	}
+	return nil
+}
+
+// members yields the members in order. mu is held.
+func (s *Session) members() iter.Seq[*Branch] {
+	return func(yield func(*Branch) bool) {
+		for at := s.order.Front(); at != nil; at = at.Next() {
+			if !yield(at.Value.(*Branch)) {
+				return
+			}
+		}
+	}
 }
 
 // NewBranch makes a branch and includes it; AsDefault makes it the default. The error wraps ErrInvalid, or ErrOwned where
@@ -181,7 +200,7 @@ func (s *Session) Default() *Branch {
 func (s *Session) SetDefault(id ident.ID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.byID[id]
+	b := s.member(id)
 	if b == nil {
 		return fmt.Errorf("cannot set the default: branch %s %w", id, ErrNotFound)
 	}
@@ -193,14 +212,14 @@ func (s *Session) SetDefault(id ident.ID) error {
 func (s *Session) Branches() []*Branch {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Clone(s.order)
+	return slices.AppendSeq(make([]*Branch, 0, s.order.Len()), s.members())
 }
 
 // Branch finds a member by its id. The error wraps ErrNotFound.
 func (s *Session) Branch(id ident.ID) (*Branch, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if b := s.byID[id]; b != nil {
+	if b := s.member(id); b != nil {
 		return b, nil
 	}
 	return nil, fmt.Errorf("branch %s %w", id, ErrNotFound)

@@ -69,19 +69,19 @@ func check(ss []*Session, bs []*Branch) error {
 		defer s.mu.RUnlock()
 	}
 	for _, s := range ss {
-		if len(s.order) != len(s.byID) || (s.def == nil) != (len(s.order) == 0) || s.def != nil && s.byID[s.def.id] != s.def {
-			return fmt.Errorf("session %s: %d in order, %d by id, default %v", s.id, len(s.order), len(s.byID), s.def)
+		if s.order.Len() != len(s.byID) || (s.def == nil) != (s.order.Len() == 0) || s.def != nil && s.member(s.def.id) != s.def {
+			return fmt.Errorf("session %s: %d in order, %d by id, default %v", s.id, s.order.Len(), len(s.byID), s.def)
 		}
 		boxes := s.mail.(*registry)
 		boxes.mu.Lock()
 		n := len(boxes.has)
 		boxes.mu.Unlock()
-		if n != len(s.order) {
-			return fmt.Errorf("session %s: %d members, %d mailboxes", s.id, len(s.order), n)
+		if n != s.order.Len() {
+			return fmt.Errorf("session %s: %d members, %d mailboxes", s.id, s.order.Len(), n)
 		}
-		for _, b := range s.order {
+		for b := range s.members() {
 			a := b.at.Load()
-			if s.byID[b.id] != b || a.owner != s || !boxes.Has(b.id) || b.memory.Load() == nil {
+			if s.member(b.id) != b || a.owner != s || !boxes.Has(b.id) || b.memory.Load() == nil {
 				return fmt.Errorf("session %s: member %s is attached by half", s.id, b.id)
 			}
 		}

@@ -113,7 +113,8 @@ func (o *Observer) observe(h *Handler, keys []Key, async bool) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	subs := append(slices.Clip(*o.subs.Load()), subscription{h, slices.Clone(keys), async})
+	// Emissions under way see the array up to the length that it had then, so that appending to it costs no copy.
+	subs := append(*o.subs.Load(), &subscription{h, slices.Clone(keys), async})
 	o.subs.Store(&subs)
 	return nil
 }
@@ -123,7 +124,7 @@ func (o *Observer) Unobserve(h *Handler) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	old := *o.subs.Load()
-	subs := slices.DeleteFunc(slices.Clone(old), func(s subscription) bool { return s.handler == h })
+	subs := slices.DeleteFunc(slices.Clone(old), func(s *subscription) bool { return s.handler == h })
 	o.subs.Store(&subs)
 	return len(old) - len(subs)
 }

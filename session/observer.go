@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +21,8 @@ type Gate func(ctx context.Context, payload any) (bool, error)
 // events themselves; Dropped counts what has left it. An event that leaves the history leaves its streams, which hold 8
 // bytes an event. History and streams end with the program.
 //
-// All methods may be called from any goroutine, and from within gates, routes and handlers.
+// All methods may be called from any goroutine, and from within gates, routes and handlers. NewObserver makes one; the zero value
+// is of no use.
 type Observer struct {
 	id  ident.ID
 	log *slog.Logger
@@ -30,7 +30,7 @@ type Observer struct {
 
 	gate   atomic.Pointer[Gate]
 	routes atomic.Pointer[[]route]
-	subs   atomic.Pointer[[]subscription]
+	subs   atomic.Pointer[[]*subscription]
 
 	mu      sync.Mutex // guards what follows, and writers of what is above
 	history ring
@@ -64,7 +64,7 @@ func NewObserver(o ObserverOptions) *Observer {
 	}
 	w := &Observer{id: ident.New(o.Now()), log: o.Log, now: o.Now, history: newRing(o.History)}
 	w.routes.Store(&[]route{})
-	w.subs.Store(&[]subscription{})
+	w.subs.Store(&[]*subscription{})
 	return w
 }
 
@@ -88,7 +88,7 @@ func (o *Observer) Route(when func(payload any) bool, into string) error {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	routes := append(slices.Clip(*o.routes.Load()), route{when, into})
+	routes := append(*o.routes.Load(), route{when, into}) // as in observe
 	o.routes.Store(&routes)
 	return nil
 }

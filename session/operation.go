@@ -15,14 +15,11 @@ import (
 type Operation func(ctx context.Context, b *Branch, args any) (any, error)
 
 // Operations is a registry of operations. All members of a session share one, so that what is registered later is there for
-// all at once.
+// all at once. The zero value is empty.
 type Operations struct {
 	mu     sync.RWMutex
 	byName map[string]Operation
 }
-
-// NewOperations makes an empty registry.
-func NewOperations() *Operations { return &Operations{byName: map[string]Operation{}} }
 
 // The operations that every branch has. They cannot be registered.
 const (
@@ -74,6 +71,9 @@ func (o *Operations) set(name string, op Operation, update bool) error {
 	defer o.mu.Unlock()
 	if o.byName[name] != nil && !update {
 		return fmt.Errorf("cannot register operation %q: it %w", name, ErrExists)
+	}
+	if o.byName == nil {
+		o.byName = map[string]Operation{}
 	}
 	o.byName[name] = op
 	return nil

@@ -28,7 +28,7 @@ func TestOrderOfInclusion(t *testing.T) {
 	s.mail = spyMail{at: func() {
 		seen++
 		a := b.at.Load()
-		if s.byID[b.id] != b || len(s.order) != 1 || a.owner != s || a.user != s.id.String() || a.operations != s.operations ||
+		if s.member(b.id) != b || s.order.Len() != 1 || a.owner != s || a.user != s.id.String() || a.operations != s.operations ||
 			a.observer != s.observer || a.hooks != s.hooks || a.hooks == nil || *b.memory.Load() != s.memory {
 			t.Error("the mailbox is made before the branch has joined")
 		}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 
 	"soma/ident"
 )
@@ -23,11 +24,12 @@ func OpOf(ctx context.Context) string {
 }
 
 // Run works on the branch, and lets the observer know: RunStart, then work, then exactly one of RunEnd and RunFailed, also
-// when the context ends or work panics; the error wraps ErrPanic then. Within a run of the same branch (work's context says
-// so) it only calls work. Run returns when work does: ending the context asks it to.
+// when the context ends, or work panics (the error wraps ErrPanic then) or ends its goroutine. Within a run of the same branch
+// (work's context says so) it only calls work, and a panic is an error there too. Run returns when work does: ending the
+// context asks it to.
 func (b *Branch) Run(ctx context.Context, name string, work func(ctx context.Context) (any, error)) (any, error) {
 	if ctx.Value(runOf{b}) != nil {
-		return work(ctx)
+		return safely(ctx, work)
 	}
 	run := ident.New(b.now())
 	ctx = context.WithValue(ctx, runOf{b}, run)
@@ -44,15 +46,20 @@ func (b *Branch) Run(ctx context.Context, name string, work func(ctx context.Con
 	began := b.now()
 	meta := Envelope{Op: OpOf(ctx)}
 	tell(ctx, RunStart{Envelope: meta, Run: run, Branch: b.id, Name: name, User: b.person(ctx)})
-	result, err := safely(ctx, work)
-	took := b.now().Sub(began)
-	if err != nil {
-		tell(context.WithoutCancel(ctx), RunFailed{Envelope: meta, Run: run, Branch: b.id, Name: name, Took: took, Error: err.Error()})
-		return result, err
-	}
-	tell(ctx, RunEnd{Envelope: meta, Run: run, Branch: b.id, Name: name, Took: took})
-	return result, nil
+	result, err := any(nil), errGone
+	defer func() { // also where work ends its goroutine
+		took := b.now().Sub(began)
+		if err != nil {
+			tell(context.WithoutCancel(ctx), RunFailed{Envelope: meta, Run: run, Branch: b.id, Name: name, Took: took, Error: err.Error()})
+			return
+		}
+		tell(ctx, RunEnd{Envelope: meta, Run: run, Branch: b.id, Name: name, Took: took})
+	}()
+	result, err = safely(ctx, work)
+	return result, err
 }
+
+var errGone = errors.New("the run ended its goroutine")
 
 func safely(ctx context.Context, work func(ctx context.Context) (any, error)) (result any, err error) {
 	defer func() {

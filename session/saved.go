@@ -38,7 +38,7 @@ type SavedBranch struct {
 func (s *Session) Save() Saved {
 	s.mu.RLock()
 	saved := Saved{ID: s.id, Created: s.created, Name: s.name, User: s.user, Metadata: maps.Clone(s.metadata)}
-	branches := slices.Clone(s.order)
+	branches := slices.Collect(s.members())
 	if s.def != nil {
 		saved.Default = s.def.id
 	}
@@ -66,7 +66,8 @@ func (b *Branch) save() SavedBranch {
 }
 
 // Restore makes the session again, with the members in their order and the default that it had, or none. Of the options it
-// takes Memory, Mail, History, Log and Now. The error wraps ErrInvalid where saved cannot have come from Save.
+// takes Memory, Mail, History, Log and Now. What cannot have come from Save is refused: the error wraps ErrOwned where two
+// branches have one id, ErrNotFound for a visible message that is not there, else ErrInvalid. A zero ID is replaced by a fresh one.
 func Restore(saved Saved, o Options) (*Session, error) {
 	o.ID, o.Name, o.User, o.Metadata = saved.ID, saved.Name, saved.User, saved.Metadata
 	s := prepare(o)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"soma/hook"
 	"soma/ident"
 )
 
@@ -31,8 +33,8 @@ type Session struct {
 	name     string
 	user     string
 	metadata map[string]any
-	byID     map[ident.ID]*Branch
-	order    []*Branch
+	byID     map[ident.ID]*list.Element // of order
+	order    list.List                  // of *Branch
 	def      *Branch
 	hooks    *HookBus
 	memory   Memory
@@ -100,8 +102,8 @@ func prepare(o Options) *Session {
 	}
 	return &Session{
 		id: o.ID, created: o.Now(), now: o.Now, log: o.Log, name: o.Name, user: o.User, metadata: maps.Clone(o.Metadata),
-		operations: NewOperations(), observer: NewObserver(ObserverOptions{History: o.History, Log: o.Log, Now: o.Now}),
-		mail: o.Mail, memory: o.Memory, byID: map[ident.ID]*Branch{},
+		operations: &Operations{}, observer: NewObserver(ObserverOptions{History: o.History, Log: o.Log, Now: o.Now}),
+		mail: o.Mail, memory: o.Memory, byID: map[ident.ID]*list.Element{},
 	}
 }
 
@@ -126,15 +128,19 @@ func (s *Session) Hooks() *HookBus {
 	defer s.mu.Unlock()
 	if s.hooks == nil {
 		s.hooks = newHookBus(s.observer, s.User, s.log)
-		for _, b := range s.order {
+		for b := range s.members() {
 			b.attach(func(a *attachment) { a.hooks = s.hooks })
 		}
 	}
 	return s.hooks
 }
 
-// EmitHook emits a point on the session's bus if that has been made, and does nothing if not. See HookBus.Emit.
+// EmitHook emits a point on the session's bus if that has been made, and does nothing if not. See HookBus.Emit; the error wraps
+// hook.ErrUnknown without a bus too.
 func (s *Session) EmitHook(ctx context.Context, args HookArgs) error {
+	if _, err := hook.Find(args.Point); err != nil {
+		return err
+	}
 	s.mu.RLock()
 	hooks := s.hooks
 	s.mu.RUnlock()
