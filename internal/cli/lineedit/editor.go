@@ -245,6 +245,9 @@ func (e *Editor) searched(k Key) bool {
 		e.find(e.recall+1, false)
 	case Cancel, Interrupt:
 		e.t, e.recall, e.search = s.before, s.recall, nil
+	case Enter:
+		e.search, e.t.at = nil, len(e.t.s) // what was found is meant as it is
+		return false
 	default:
 		e.search = nil
 		return false

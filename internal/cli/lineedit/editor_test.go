@@ -117,6 +117,11 @@ func TestHistory(t *testing.T) {
 	if got, r := typed(e, "\x12ou\r"); got != "four|" || r != Accepted {
 		t.Errorf("%q, %d", got, r)
 	}
+	e.Reset()
+	e.Remember("five:\n  5\n")
+	if got, r := typed(e, "\x12five\r"); got != "five:\n  5\n|" || r != Accepted {
+		t.Errorf("a block that was found: %q, %d", got, r)
+	}
 }
 
 // terminal shows what it is sent: rows of characters and a cursor.

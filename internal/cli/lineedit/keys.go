@@ -127,6 +127,9 @@ func (d *Decoder) escape() (k Key, n int, ok bool) {
 		return k, 1, false
 	case rest[0] != '[' && rest[0] != 'O':
 		kind, ok := sequences[string(rest[:1])]
+		if !ok && rest[0] < ' ' {
+			return k, 1, false // Escape alone means nothing, and Ctrl-C after it what it always does
+		}
 		return Key{Kind: kind}, 2, ok
 	}
 	for i := 1; i < len(rest); i++ {

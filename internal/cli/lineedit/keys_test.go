@@ -15,6 +15,7 @@ func TestKeys(t *testing.T) {
 		"\x1b[A\x1bOB\x1b[1;5C\x1b[3~":     {{Kind: Up}, {Kind: Down}, {Kind: WordRight}, {Kind: Delete}},
 		"\x1b[99;99~a\x1b[?62;c":           {{Text, "a"}},
 		"\x1bb\x1b\x1b[D\x1bz":             {{Kind: WordLeft}, {Kind: Left}},
+		"\x1b\x03\x1b\x04":                 {{Kind: Interrupt}, {Kind: Leave}},
 		"\r\n\t\x1b\r\x7f":                 {{Kind: Enter}, {Kind: Enter}, {Kind: Tab}, {Kind: NewLine}, {Kind: Backspace}},
 		"\x03\x04\x1a\x12\x13":             {{Kind: Interrupt}, {Kind: Leave}, {Kind: Suspend}, {Kind: Search}, {Kind: SearchBack}},
 		"\x1b[200~a\rb\r\nc\x1b[201~\r":    {{Paste, "a\nb\nc"}, {Kind: Enter}},

@@ -68,11 +68,16 @@ func explaining(name string) string {
 	const tell = `
 import inspect, reprlib
 try:
-    print(name + str(inspect.signature(value)))
-except (TypeError, ValueError):
-    print(name + ": " + type(value).__qualname__ + ("" if inspect.ismodule(value) or callable(value) else " = " + reprlib.repr(value)))
-if inspect.ismodule(value) or callable(value) or type(value).__module__ != "builtins":
-    print(inspect.getdoc(value) or "(it says nothing of itself)")
+    value = eval(name, names)
+except (AttributeError, NameError, SyntaxError):
+    print("nothing has the name " + name)
+else:
+    try:
+        print(name + str(inspect.signature(value)))
+    except (TypeError, ValueError):
+        print(name + ": " + type(value).__qualname__ + ("" if inspect.ismodule(value) or callable(value) else " = " + reprlib.repr(value)))
+    if inspect.ismodule(value) or callable(value) or type(value).__module__ != "builtins":
+        print(inspect.getdoc(value) or "(it says nothing of itself)")
 `
-	return fmt.Sprintf("exec(%s, {\"name\": %q, \"value\": %s})", `"""`+strings.ReplaceAll(tell, `"`, `\"`)+`"""`, name, name)
+	return fmt.Sprintf("exec(%s, {\"name\": %q, \"names\": globals()})", `"""`+strings.ReplaceAll(tell, `"`, `\"`)+`"""`, name)
 }
