@@ -19,6 +19,7 @@ func kernels(t *testing.T, s *soma, more func(r *http.Request) any) {
 		{ID: "06aaaa", Branch: "br1", Session: "run-1", PID: 3, State: "attached", OSPID: 50, Jobs: &one, Cells: new(int), Memory: new(int64), StartedAt: noon, UsedAt: noon, Workspace: "/w"},
 		{ID: "06abbb", Branch: "br2", Session: "py-1", State: "booting", StartedAt: noon, UsedAt: noon, Workspace: "/v"},
 	}
+	old := wire.PyKernel{ID: "05old", Branch: "br1", Session: "run-1", PID: 3, State: "ended", StartedAt: noon, UsedAt: noon, EndedAt: &noon, Workspace: "/w"}
 	stand(t, s.home, func(_ config.Home, _ http.ResponseWriter, r *http.Request) any {
 		if more != nil {
 			if body := more(r); body != nil {
@@ -27,6 +28,9 @@ func kernels(t *testing.T, s *soma, more func(r *http.Request) any) {
 		}
 		switch r.URL.Path {
 		case "/v1/kernels":
+			if r.URL.Query().Get("all") != "" {
+				return wire.List[wire.PyKernel]{Items: append([]wire.PyKernel{old}, list...)}
+			}
 			return wire.List[wire.PyKernel]{Items: list}
 		case "/v1/branches/br1/kernel":
 			return wire.KernelView{Branch: "br1", Kernel: &list[0], LiveJobs: &one, Running: &[]wire.RunningJob{{ID: "j1", PID: &pid, Command: "make\n\x1b[31mall", Started: 1}}}
@@ -156,6 +160,12 @@ func TestStopAndRestart(t *testing.T) {
 	if code, out, _ := s.run(t, "kernel", "restart", "-y", "3"); code != exit.OK ||
 		out != "ended the python kernel of process 3 with 1 job and 0 cells; the next cell begins in a fresh one\n" {
 		t.Errorf("code %d, %q", code, out)
+	}
+	for _, line := range []string{"kernel restart -y 05old", "job stop 05old j1", "job output 05old j1", "jobs 05old"} {
+		const want = "soma: cannot take python kernel \"05old\": it has ended, and another one has its place; write it as 3\n"
+		if code, _, errs := s.run(t, strings.Fields(line)...); code != exit.NotFound || errs != want || asked != 2 {
+			t.Errorf("%s: code %d, %q", line, code, errs)
+		}
 	}
 	if code, out, _ := s.run(t, "kernel", "restart", "-y", "py-1"); code != exit.OK || !strings.HasPrefix(out, "session py-1 has no python kernel") {
 		t.Errorf("code %d, %q", code, out)

@@ -128,18 +128,22 @@ func (a *app) commands() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVarP(&output, "output", "o", "text", "form of what is printed: text or json")
 	flags.BoolVar(&asJSON, "json", false, "the same as -o json")
-	root.AddCommand(
+	add := func(commands ...*cobra.Command) {
+		root.AddCommand(commands...)
+		describe(root.UsageTemplate(), commands...)
+	}
+	add(
 		a.cmdRun(), a.cmdAttach(), a.cmdPs(), a.cmdLogs(), a.cmdSend(), a.cmdWait(),
 		a.cmdSignal("interrupt"), a.cmdSignal("pause"), a.cmdSignal("resume"), a.cmdSignal("kill"),
 		a.cmdPy(), a.cmdStatus(), a.cmdServe(), a.cmdStop(), a.cmdDoctor(), a.cmdConfig(), a.cmdVersion(), a.cmdMan(),
 		cmdCompletion(),
 	)
-	root.AddCommand(evidence.Commands(lookingBack{a})...)
-	root.AddCommand(retention.Commands(lookingBack{a})...)
-	root.AddCommand(pykernels.Commands(lookingBack{a})...)
-	root.AddCommand(stores.Commands(whole{a})...)
-	root.AddCommand(trial.Commands(whole{a})...)
-	root.AddCommand(mcp.Command(serving{a}))
+	add(evidence.Commands(lookingBack{a})...)
+	add(retention.Commands(lookingBack{a})...)
+	add(pykernels.Commands(lookingBack{a})...)
+	add(stores.Commands(whole{a})...)
+	add(trial.Commands(whole{a})...)
+	add(mcp.Command(serving{a}))
 	root.SetHelpCommand(cmdHelp())
 	return root
 }

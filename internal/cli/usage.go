@@ -58,6 +58,27 @@ func known(cmd *cobra.Command, args []string) error {
 	return exit.Faultf(exit.Usage, do, "cannot find a command %q", args[0])
 }
 
+// describe lets the help of each command show its forms, and those that hold others refuse names that they do not hold.
+func describe(template string, commands ...*cobra.Command) {
+	for _, c := range commands {
+		c.SetUsageTemplate(strings.Replace(template, "{{.UseLine}}", strings.Join(manual.Synopses(c), "\n  "), 1))
+		if !c.HasSubCommands() {
+			continue
+		}
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+			return exit.Faultf(exit.Usage, "see soma help "+name, "cannot find a command %q", name+" "+args[0])
+		}
+		if c.RunE == nil {
+			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+		describe(template, c.Commands()...)
+	}
+}
+
 func cmdHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

@@ -61,6 +61,10 @@ func (s *server) stopJob(ctx context.Context, _ *mcp.CallToolRequest, in jobIn) 
 	}
 	// Not by Keep: a stop whose answer was lost may have been made, and the list of jobs tells.
 	if err := s.p.Client().StopJob(ctx, session.Branch, in.Job); err != nil {
+		var refusal *wire.Error
+		if errors.As(err, &refusal) && refusal.Code == wire.JobNotFound {
+			return nil, nil, fmt.Errorf("no job %s runs; python_jobs lists the jobs", in.Job)
+		}
 		return nil, nil, fmt.Errorf("%w; python_jobs tells what runs", err)
 	}
 	return said(fmt.Sprintf("job %s is stopped", in.Job)), nil, nil

@@ -44,7 +44,7 @@ func Command(p Program) *cobra.Command {
 		Short: "serve this folder's python kernel to an MCP client",
 		Long: "mcp is an MCP server on the standard input and output. Its tools run Python code in the kernel of a folder, the same one that\n" +
 			"soma py uses there: names last from call to call, through the end of the client and of the daemon. Code that takes longer than\n" +
-			"--wait runs on, and the client asks for its result later. docs/guide.md shows the settings of some clients.",
+			"--wait runs on, and the client asks for its result later. docs/mcp.md shows the settings of some clients.",
 		Example: "  soma mcp\n  soma mcp --workspace ~/data --python ~/data/.venv/bin/python",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -37,6 +37,21 @@ func find(ctx context.Context, p Program, what string) (k wire.PyKernel, err err
 	return k, err
 }
 
+// live is find for those who do something: an ended kernel that is named by its own id does not stand for the one that came after it.
+func live(ctx context.Context, p Program, what string) (k wire.PyKernel, err error) {
+	if k, err = find(ctx, p, what); err != nil || k.EndedAt == nil {
+		return k, err
+	}
+	err = p.Keep(ctx, func() error {
+		list, err := p.Client().Kernels(ctx, false)
+		if err == nil && slices.ContainsFunc(list, func(l wire.PyKernel) bool { return l.Branch == k.Branch }) {
+			err = exit.Faultf(exit.NotFound, "write it as "+short(k), "cannot take python kernel %q: it has ended, and another one has its place", k.ID)
+		}
+		return err
+	})
+	return k, err
+}
+
 // match finds the one kernel that is meant in a list in which the newest come last, nil if none is. Several are an error, but
 // for those of one branch, of which the newest is meant.
 func match(list []wire.PyKernel, what string) (*wire.PyKernel, error) {

@@ -65,7 +65,7 @@ func cmdJobs(p Program) *cobra.Command {
 			}
 			var kernels []wire.PyKernel
 			if len(args) == 1 {
-				k, err := find(ctx, p, args[0])
+				k, err := live(ctx, p, args[0])
 				if err != nil {
 					return err
 				}

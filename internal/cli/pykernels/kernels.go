@@ -184,7 +184,7 @@ func cmdRestart(p Program) *cobra.Command {
 			if err := p.Ensure(ctx); err != nil {
 				return err
 			}
-			k, err := find(ctx, p, args[0])
+			k, err := live(ctx, p, args[0])
 			if err != nil {
 				return err
 			}

@@ -55,7 +55,7 @@ func cmdJobOutput(p Program) *cobra.Command {
 // jobOf finds the kernel and job that are meant.
 func jobOf(ctx context.Context, p Program, args []string) (k wire.PyKernel, job string, err error) {
 	if len(args) == 2 {
-		k, err = find(ctx, p, args[0])
+		k, err = live(ctx, p, args[0])
 		return k, args[1], err
 	}
 	job = args[0]
@@ -193,7 +193,7 @@ func cmdJobStop(p Program) *cobra.Command {
 			if err := p.Ensure(ctx); err != nil {
 				return err
 			}
-			k, err := find(ctx, p, args[0])
+			k, err := live(ctx, p, args[0])
 			if err != nil {
 				return err
 			}

@@ -179,7 +179,7 @@ func under(f transfer.Facts, where string) string {
 		b.WriteString("\n")
 	}
 	if f.Kernels > 0 {
-		fmt.Fprintf(&b, "%s not come along: the names in it are lost", have(f.Kernels, "python kernel", "does", "do"))
+		fmt.Fprintf(&b, "%s are lost", have(f.Kernels, "python kernel", "does not come along: the names in it", "do not come along: the names in them"))
 		if f.Cells > 0 {
 			fmt.Fprintf(&b, ", and the result of %s is unknown", count(f.Cells, "running cell"))
 		}

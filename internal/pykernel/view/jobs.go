@@ -134,6 +134,11 @@ func noJob(job string) *wire.Error {
 	return wire.Errorf(wire.JobNotFound, "there is no job %s", job).Do("see soma jobs --all")
 }
 
+// noneRuns is what is said of a job that cannot be stopped: it may have ended.
+func noneRuns(job string) *wire.Error {
+	return wire.Errorf(wire.JobNotFound, "no job %s runs", job).Do("see soma jobs --all")
+}
+
 // StopJob stops a job of the python kernel of a branch.
 func (v *View) StopJob(ctx context.Context, branch, job string) (wire.StoppedJob, error) {
 	r, err := v.current(ctx, branch)
@@ -141,14 +146,14 @@ func (v *View) StopJob(ctx context.Context, branch, job string) (wire.StoppedJob
 		return wire.StoppedJob{}, err
 	}
 	if r == nil {
-		return wire.StoppedJob{}, noJob(job)
+		return wire.StoppedJob{}, noneRuns(job)
 	}
 	err = v.o.Owners.StopJob(ctx, r.ID, job)
 	switch {
 	case err == nil:
 		return wire.StoppedJob{Job: job}, nil
 	case errors.Is(err, ErrNoJob):
-		return wire.StoppedJob{}, noJob(job)
+		return wire.StoppedJob{}, noneRuns(job)
 	}
 	return wire.StoppedJob{}, wire.Errorf(wire.Unconfirmed, "cannot tell whether job %s has ended: %.300v", job, err).
 		Do("see soma jobs before trying again")
