@@ -163,14 +163,18 @@ func (h *HookBus) SetDefaults(p hook.Point, handlers ...*Hook) error {
 	})
 }
 
-// Replace puts these handlers in the place of a point's defaults for good; none switches the defaults off. The error wraps
-// hook.ErrUnknown or ErrInvalid.
+// Replace puts these handlers in the place of a point's defaults for good; none switches the defaults off. What PersistMessages
+// has installed is no default: it stays, before these. The error wraps hook.ErrUnknown or ErrInvalid.
 func (h *HookBus) Replace(p hook.Point, handlers ...*Hook) error {
 	return h.change(p, func(c *chain) error {
 		if err := usable(handlers...); err != nil {
 			return err
 		}
-		c.defaults, c.replaced = slices.Clone(handlers), true
+		list := slices.Clone(handlers)
+		if slices.Contains(c.defaults, h.router) {
+			list = slices.Concat([]*Hook{h.router}, handlers)
+		}
+		c.defaults, c.replaced = list, true
 		return nil
 	})
 }

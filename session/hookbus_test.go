@@ -275,6 +275,17 @@ func TestPersistMessages(t *testing.T) {
 		t.Errorf("%d messages were told", n)
 	}
 
+	// Nobody else's handlers take the writer's place.
+	order = nil
+	ok(t, bus.Replace(hook.MessageAdd, named(&order, "in place", nil)))
+	ok(t, bus.SetDefaults(hook.MessageAdd, named(&order, "default", nil)))
+	_, err = a.AddContext(t.Context(), session.Message{Role: session.Instruction, Text: "5"})
+	ok(t, err)
+	if want := []string{"a:5", "in place", "other"}; !slices.Equal(order, want) {
+		t.Errorf("order %q", order)
+	}
+	ok(t, bus.Replace(hook.MessageAdd))
+
 	// Again, and on another bus: still one writer.
 	ok(t, bus.PersistMessages(t.Context(), b, writer("c", nil)))
 	other := quiet(t, session.Options{}).Hooks()

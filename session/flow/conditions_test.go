@@ -111,7 +111,7 @@ func TestNodesThatBreak(t *testing.T) {
 
 // S-54, S-60: five at once where nothing is said, one with 1; a node that waits holds no slot.
 func TestConcurrency(t *testing.T) {
-	for given, want := range map[int]int{0: flow.DefaultConcurrency, 1: 1, 3: 3} {
+	for given, want := range map[int]int{0: 5, 1: 1, 3: 3} {
 		synctest.Test(t, func(t *testing.T) {
 			var now, most atomic.Int32
 			work := func(context.Context, flow.In) (any, error) {

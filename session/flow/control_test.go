@@ -74,6 +74,10 @@ func TestPause(t *testing.T) {
 		is(t, "b", of(notices(s), "b"), "queued paused started completed")
 		once(t, s, r)
 		is(t, "after the end", fmt.Sprint(h.Pause(), h.Resume(), h.Cancel()), "false false false")
+		for range 20 {
+			_, err = h.Wait(expired(t))
+			ok(t, err)
+		}
 	})
 }
 

@@ -77,6 +77,11 @@ func (h *Handle) Wait(ctx context.Context) (*Result, error) {
 	case <-h.run.done:
 		return h.run.outcome()
 	case <-ctx.Done():
+	}
+	select {
+	case <-h.run.done: // who asks after the end learns of it, whatever the context says
+		return h.run.outcome()
+	default:
 		return nil, fmt.Errorf("cannot wait for a flow: %w", ctx.Err())
 	}
 }

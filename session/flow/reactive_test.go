@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"soma/session"
@@ -130,6 +131,23 @@ func TestMaxSpawn(t *testing.T) {
 			is(t, "all refusals", r.Refusals, 62-c.want)
 		})
 	}
+}
+
+// S-57: of two that are being built at once only as many join as may be.
+func TestMaxSpawnAtOnce(t *testing.T) {
+	var building sync.WaitGroup
+	building.Add(2)
+	both := flow.On(func(_ context.Context, w wish) (*flow.Child, error) {
+		building.Done()
+		building.Wait()
+		return &flow.Child{Node: does(w.id, w.what)}, nil
+	})
+	var b flow.Builder
+	b.Add(does("a", wish{id: "of a"})).Add(does("b", wish{id: "of b"}))
+	r := run(t, &b, flow.Options{Reactive: both.Max(1)})
+	is(t, "spawned", len(r.Spawned), 1)
+	is(t, "refusals", r.Refusals, 1)
+	is(t, "reason", r.Refused[0].Reason, flow.MaxSpawnExceeded)
 }
 
 // S-57: refusals with their reasons.
