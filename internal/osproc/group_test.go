@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,7 +70,9 @@ func TestMarked(t *testing.T) {
 		if err := end(mark); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, left := range marked(mark) {
+		left := marked(mark) // one that is killed needs a moment to be gone
+		awaitGone(t.Context(), append(left, p), time.Minute)
+		for _, left := range left {
 			if !left.Gone() {
 				t.Errorf("%s: pid %d lives on", name, left.PID)
 			}
