@@ -170,6 +170,37 @@ func TestCancel(t *testing.T) {
 	once(t, s, r)
 }
 
+// S-56: who pauses, resumes and pauses again before the first pause has been told still resumes all.
+func TestPauseTwiceBeforeItIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSession(t)
+		leave := make(chan struct{})
+		slow := session.HandlerOf(func(context.Context, flow.NodePaused, *session.Observer) (any, error) {
+			<-leave
+			return nil, nil
+		})
+		ok(t, s.Observer().Observe(slow, session.Type[flow.NodePaused]()))
+		begun, end := make(chan string, 1), make(chan struct{})
+		var b flow.Builder
+		b.Add(blocks("runs", begun, end)).Add(does("first", 1)).Add(does("second", 1))
+		h := start(t, s, &b, flow.Options{Concurrency: 1})
+		<-begun
+		h.Pause()
+		synctest.Wait() // the clerk is in the handler
+		h.Resume()
+		h.Pause()
+		close(leave)
+		synctest.Wait()
+		h.Resume()
+		close(end)
+		synctest.Wait()
+		r, err := h.Wait(expired(t))
+		ok(t, err)
+		is(t, "completed", len(r.Completed), 3)
+		once(t, s, r)
+	})
+}
+
 // S-56: a condition that cancels the flow keeps its own node from beginning.
 func TestCancelFromACondition(t *testing.T) {
 	var h *flow.Handle
