@@ -32,6 +32,8 @@ func (l lookingBack) PrintJSON(v any) error { return l.a.printJSON(v) }
 
 func (l lookingBack) Output() io.Writer { return l.a.Out }
 
+func (l lookingBack) Workspace() (string, error) { return l.a.workspace() }
+
 func (l lookingBack) Terminal() bool { return isTerminal(l.a.Out) }
 
 func (l lookingBack) Say(format string, args ...any) { l.a.say(format, args...) }

@@ -19,6 +19,11 @@ import (
 // find returns the python kernel that a person means: a live one, else the newest that has ended; for a process or session that
 // never had one, only its branch is set.
 func find(ctx context.Context, p Program, what string) (k wire.PyKernel, err error) {
+	if what == here {
+		if what, err = p.Workspace(); err != nil {
+			return k, err
+		}
+	}
 	err = p.Keep(ctx, func() error {
 		for _, ended := range []bool{false, true} {
 			list, err := p.Client().Kernels(ctx, ended)
@@ -36,6 +41,12 @@ func find(ctx context.Context, p Program, what string) (k wire.PyKernel, err err
 	})
 	return k, err
 }
+
+// here names the python kernel of soma py in the folder one stands in.
+const here = "."
+
+// isOf reports whether a kernel is that of soma py in a folder.
+func isOf(k wire.PyKernel, folder string) bool { return k.PID == 0 && k.Workspace == folder }
 
 // live is find for those who do something: an ended kernel that is named by its own id does not stand for the one that came after it.
 func live(ctx context.Context, p Program, what string) (k wire.PyKernel, err error) {
@@ -59,7 +70,7 @@ func match(list []wire.PyKernel, what string) (*wire.PyKernel, error) {
 	names := func(k wire.PyKernel) []string { return []string{k.ID, k.Session, k.Branch} }
 	for _, fits := range []func(wire.PyKernel) bool{
 		func(k wire.PyKernel) bool { return number != 0 && k.PID == number },
-		func(k wire.PyKernel) bool { return slices.Contains(names(k), what) },
+		func(k wire.PyKernel) bool { return isOf(k, what) || slices.Contains(names(k), what) },
 		func(k wire.PyKernel) bool {
 			return what != "" && slices.ContainsFunc(names(k), func(s string) bool { return strings.HasPrefix(s, what) })
 		},

@@ -187,11 +187,11 @@ func jobCommand(command string, service bool) string {
 	return text
 }
 
-// byJob finds the one live python kernel that knows a job.
-func byJob(ctx context.Context, p Program, job string) (k wire.PyKernel, found int, err error) {
+// byJob finds the live python kernels that know a job.
+func byJob(ctx context.Context, p Program, job string) (found []wire.PyKernel, err error) {
 	var kernels []wire.PyKernel
 	if err := p.Keep(ctx, func() (err error) { kernels, err = p.Client().Kernels(ctx, false); return err }); err != nil {
-		return k, 0, err
+		return nil, err
 	}
 	for _, one := range kernels {
 		rows, err := jobsOf(ctx, p, one, true)
@@ -201,12 +201,11 @@ func byJob(ctx context.Context, p Program, job string) (k wire.PyKernel, found i
 			continue
 		}
 		if err != nil {
-			return k, 0, fmt.Errorf("cannot look for job %s: %w", job, err)
+			return nil, fmt.Errorf("cannot look for job %s: %w", job, err)
 		}
 		if slices.ContainsFunc(rows, func(r jobRow) bool { return r.book.ID == job }) {
-			found++
-			k = one
+			found = append(found, one)
 		}
 	}
-	return k, found, nil
+	return found, nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +24,7 @@ func cmdJobOutput(p Program) *cobra.Command {
 		Use:   "output WHAT JOB | output JOB",
 		Short: "print what a job has written",
 		Long: "output prints the end of what a job has written, of all of it with --bytes 0; with -f it goes on with what comes, until the\n" +
-			"job has ended. WHAT can be left out where only one python kernel knows such a job. Looking withdraws no wake that an agent is\n" +
+			"job has ended. WHAT can be left out where only one python kernel, or that of soma py in this folder, knows such a job. Looking withdraws no wake that an agent is\n" +
 			"owed. What was not kept is told: 16 MiB of a job's output are, and always its end.",
 		Example:           "  soma job output 3 j1\n  soma job output -f j1",
 		Args:              cobra.RangeArgs(1, 2),
@@ -59,15 +61,25 @@ func jobOf(ctx context.Context, p Program, args []string) (k wire.PyKernel, job 
 		return k, args[1], err
 	}
 	job = args[0]
-	k, found, err := byJob(ctx, p, job)
-	switch {
-	case err != nil:
-	case found == 0:
-		err = exit.Faultf(exit.NotFound, "see soma jobs --all", "cannot find job %q in a python kernel that lives", job)
-	case found > 1:
-		err = exit.Faultf(exit.Usage, "say which: soma job output WHAT "+job, "cannot tell which job is meant: %d python kernels know a job %q", found, job)
+	found, err := byJob(ctx, p, job)
+	if err != nil {
+		return k, job, err
 	}
-	return k, job, err
+	if len(found) > 1 {
+		dir, err := p.Workspace()
+		if i := slices.IndexFunc(found, func(k wire.PyKernel) bool { return isOf(k, dir) }); err == nil && i >= 0 {
+			return found[i], job, nil
+		}
+		var names []string
+		for _, k := range found {
+			names = append(names, short(k))
+		}
+		return k, job, exit.Faultf(exit.Usage, "put one of them before the job", "cannot tell which job is meant: those of %s know a job %q", strings.Join(names, ", "), job)
+	}
+	if len(found) == 0 {
+		return k, job, exit.Faultf(exit.NotFound, "see soma jobs --all", "cannot find job %q in a python kernel that lives", job)
+	}
+	return found[0], job, nil
 }
 
 // printer prints the output of one job.
@@ -181,23 +193,22 @@ func (o *printer) gap(g wire.JobGap) error {
 
 func cmdJobStop(p Program) *cobra.Command {
 	return &cobra.Command{
-		Use:   "stop WHAT JOB",
+		Use:   "stop WHAT JOB | stop JOB",
 		Short: "stop a job with all that it has started",
 		Long: "stop ends a job with all that it has started, and waits until nothing of it runs any more. It fails where it cannot tell: then\n" +
-			"look at soma jobs before trying again.",
-		Example:           "  soma job stop 3 j1",
-		Args:              cobra.ExactArgs(2),
+			"look at soma jobs before trying again. WHAT can be left out as for output.",
+		Example:           "  soma job stop 3 j1\n  soma job stop . j1",
+		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: completeWhat(p, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if err := p.Ensure(ctx); err != nil {
 				return err
 			}
-			k, err := live(ctx, p, args[0])
+			k, job, err := jobOf(ctx, p, args)
 			if err != nil {
 				return err
 			}
-			job := args[1]
 			if err := patiently(p, "waiting for the job to end", func() error { return p.Client().StopJob(ctx, k.Branch, job) }); err != nil {
 				return err
 			}

@@ -23,6 +23,8 @@ type Program interface {
 	JSON() bool
 	PrintJSON(v any) error
 	Output() io.Writer
+	// Workspace is the folder one stands in, as sessions name it.
+	Workspace() (string, error)
 	// Terminal reports whether the output is a terminal.
 	Terminal() bool
 	// Say writes one line to the person, beside the output.
@@ -37,14 +39,14 @@ func Commands(p Program) []*cobra.Command {
 		Use:   "kernel",
 		Short: "show or restart a python kernel",
 		Long: "kernel shows a python kernel with the jobs that run in it, or restarts it. WHAT is the pid of a process, or the id of a kernel,\n" +
-			"session or branch, or the beginning of one that fits nothing else.",
+			"session or branch, or the beginning of one that fits nothing else; . is the kernel of soma py in this folder.",
 	}
 	kernel.AddCommand(cmdShow(p), cmdRestart(p))
 	job := &cobra.Command{
 		Use:   "job",
 		Short: "show what a job has written, or stop it",
 		Long: "job shows the output of a job of a python kernel, or stops it. WHAT is the pid of a process, or the id of a kernel, session or\n" +
-			"branch, or the beginning of one that fits nothing else; soma jobs has the ids of jobs.",
+			"branch, or the beginning of one that fits nothing else; . is the kernel of soma py in this folder. soma jobs has the ids of jobs.",
 	}
 	job.AddCommand(cmdJobOutput(p), cmdJobStop(p))
 	return []*cobra.Command{cmdKernels(p), kernel, cmdJobs(p), job}
