@@ -136,3 +136,58 @@ func TestMCPBadInput(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 }
+
+// Lines that are no messages are answered, and the server goes on.
+func TestMCPGarbage(t *testing.T) {
+	dir, err := os.MkdirTemp("", "mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	command := exec.CommandContext(t.Context(), "soma", "mcp")
+	command.Dir, command.Env = dir, append(os.Environ(), "SOMA_HOME="+filepath.Join(dir, "home"), owner+"="+strconv.Itoa(os.Getpid()))
+	in, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	answers := json.NewDecoder(out)
+	for _, c := range []struct {
+		line string
+		code int // 0: a result
+	}{
+		{"garbage", -32700},
+		{"{\"jsonrpc\":\"2.0\",", -32700},
+		{"{\"x\":1}", -32600},
+		{"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", -32600},
+		{"\n\r\n" + strings.Repeat("x", 17<<20), -32600},
+		{"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{}," +
+			"\"clientInfo\":{\"name\":\"x\",\"version\":\"1\"}}}", 0},
+	} {
+		if _, err := in.Write([]byte(c.line + "\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		var answer struct {
+			ID    any
+			Error struct{ Code int }
+		}
+		if err := answers.Decode(&answer); err != nil {
+			t.Fatalf("%.40q: %v", c.line, err)
+		}
+		if answer.Error.Code != c.code || (answer.ID == nil) != (c.code != 0) {
+			t.Errorf("%.40q is answered %+v", c.line, answer)
+		}
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("at the end of the input: %v", err)
+	}
+}

@@ -71,7 +71,8 @@ func Command(p Program) *cobra.Command {
 // serve answers until the client closes the input or ctx ends.
 func serve(ctx context.Context, p Program, s *server) error {
 	defer s.tell.Wait()
-	err := s.mcp().Run(ctx, &mcp.IOTransport{Reader: p.Input(), Writer: p.Output()})
+	out := &shared{WriteCloser: p.Output()}
+	err := s.mcp().Run(ctx, &mcp.IOTransport{Reader: newLines(p.Input(), out), Writer: out, MaxLineLength: maxLine})
 	if ctx.Err() != nil {
 		return nil
 	}
