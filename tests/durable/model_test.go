@@ -522,9 +522,9 @@ func play(t *rapid.T, ctx context.Context, a arena, owner string, phases []phase
 			m.at.Store(m.commits.Load() + next.Commit)
 		}
 	}
-	for tries := 0; len(todo) > 0; tries++ {
+	for end := time.Now().Add(patience); len(todo) > 0; {
 		s.revive()
-		if todo = s.deliver(todo); tries > 1000 {
+		if todo = s.deliver(todo); time.Now().After(end) {
 			t.Fatalf("%d deliveries are not taken", len(todo))
 		}
 	}
