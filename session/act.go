@@ -18,8 +18,11 @@ import (
 // denied. Else tool.pre, an error of which keeps the tool from running; the tool; exactly one of tool.post and tool.error;
 // the messages. Whatever goes wrong with the tool stands in the response (Status, and Result {"error": …}) and is no error
 // of Act, an unknown tool and a panic too. The error is that of writing the messages down (see AddContext); they are in the
-// branch all the same.
+// branch all the same. It wraps ErrInvalid for a call that names no tool, with which nothing is done at all.
 func (b *Branch) Act(ctx context.Context, call message.Call) (Message, error) {
+	if call.Tool == "" {
+		return Message{}, fmt.Errorf("cannot act: %w call: it names no tool", ErrInvalid)
+	}
 	if len(call.Arguments) == 0 {
 		call.Arguments = json.RawMessage("{}")
 	}

@@ -158,8 +158,12 @@ func TestActFailures(t *testing.T) {
 	if m.ID.IsZero() || errors.Is(err, context.Canceled) {
 		t.Error("what has happened is not written because the context has ended")
 	}
+	before, logged := b.Len(), len(b.Log())
 	_, err = b.Act(t.Context(), message.Call{})
 	wants(t, err, session.ErrInvalid)
+	if b.Len() != before || len(b.Log()) != logged {
+		t.Errorf("a call of no tool is done: %d messages, log %v", b.Len()-before, b.Log())
+	}
 }
 
 // S-14: work that ends its goroutine has failed; a panic in an inner run is an error for the outer one.
@@ -251,6 +255,36 @@ func TestRunSignals(t *testing.T) {
 	ok(t, err)
 	if got := kinds()[seen:]; len(got) != 4 {
 		t.Errorf("two branches emit %v", got)
+	}
+}
+
+// ending is a model during whose answer the context ends.
+type ending struct{ cancel func() }
+
+func (ending) Name() string { return "ending" }
+
+func (e ending) Answer(context.Context, session.Request) (message.Message, message.Usage, error) {
+	e.cancel()
+	return message.Message{Role: message.Assistant, Text: "said"}, message.Usage{}, nil
+}
+
+// S-11, S-14: what the model has said is written, and the end of the run told, under a context that still lives.
+func TestAnswerOfAnEndedContext(t *testing.T) {
+	s := quiet(t, session.Options{})
+	b := s.Default()
+	ctx, cancel := context.WithCancel(t.Context())
+	b.SetModel(ending{cancel})
+	b.OnMessage(func(ctx context.Context, _ *session.Branch, _ session.Message) error { return ctx.Err() })
+	told := 0
+	ok(t, s.Observer().Observe(session.HandlerOf(func(ctx context.Context, _ session.RunEnd, _ *session.Observer) (any, error) {
+		told++
+		return nil, ctx.Err()
+	}), session.Type[session.RunEnd]()))
+	after := gather(t, s.Observer(), session.Type[session.RunEnd]())
+	answer, err := b.Instruct(ctx, session.Input{Text: "go on"})
+	ok(t, err)
+	if answer.Text != "said" || told != 1 || len(*after) != 1 {
+		t.Errorf("the answer is %+v, %d and %d were told of the end", answer, told, len(*after))
 	}
 }
 

@@ -105,7 +105,8 @@ func (b *Branch) ask(ctx context.Context, model Model) (Message, []message.Call,
 		return Message{}, nil, fmt.Errorf("%s: %w", args.Model, err)
 	}
 	b.AddLog("model", fmt.Sprintf("%s: %d tokens", args.Model, usage.Total()))
-	stored, err := b.AddContext(ctx, Message{
+	// What the model has said is written down although the context may have ended meanwhile.
+	stored, err := b.AddContext(context.WithoutCancel(ctx), Message{
 		ID: ident.New(b.now()), Role: Assistant, Text: got.Text, Opaque: got.Opaque, Sender: b.id.String(), Recipient: b.person(ctx),
 	})
 	return stored, got.Calls, err

@@ -49,8 +49,9 @@ func (b *Branch) Run(ctx context.Context, name string, work func(ctx context.Con
 	result, err := any(nil), errGone
 	defer func() { // also where work ends its goroutine
 		took := b.now().Sub(began)
+		ctx := context.WithoutCancel(ctx) // who is told of the end can still work
 		if err != nil {
-			tell(context.WithoutCancel(ctx), RunFailed{Envelope: meta, Run: run, Branch: b.id, Name: name, Took: took, Error: err.Error()})
+			tell(ctx, RunFailed{Envelope: meta, Run: run, Branch: b.id, Name: name, Took: took, Error: err.Error()})
 			return
 		}
 		tell(ctx, RunEnd{Envelope: meta, Run: run, Branch: b.id, Name: name, Took: took})
