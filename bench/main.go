@@ -23,7 +23,7 @@ import (
 )
 
 // whole bounds a run of all figures.
-const whole = 10 * time.Minute
+const whole = 20 * time.Minute
 
 type figure struct {
 	name string

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -104,7 +106,11 @@ func (a *app) readCode(name string) (string, error) {
 		return readUpTo(name, maxCode+1)
 	}()
 	if err != nil {
-		return "", exit.Faultf(exit.BadFile, "", "cannot read the code: %w", err)
+		do := ""
+		if errors.Is(err, fs.ErrNotExist) && strings.ContainsAny(name, " ()=+") {
+			do = "code itself follows -c"
+		}
+		return "", exit.Faultf(exit.BadFile, do, "cannot read the code: %w", err)
 	}
 	return string(text), nil
 }
