@@ -72,7 +72,8 @@ func TestKernelsAndJobs(t *testing.T) {
 		{"job output j9", exit.NotFound, nil, `cannot find job "j9" in a python kernel that lives; see soma jobs --all`},
 		{"job output 3 j1 --bytes 3", exit.Usage, nil, "give 0 for all, or 4 and more"},
 		{"kernel restart 3", exit.Usage, nil, "say --yes"},
-		{"job stop 3", exit.Usage, nil, "write it as soma job stop WHAT JOB"},
+		{"job stop", exit.Usage, nil, "write it as soma job stop WHAT JOB"},
+		{"job stop j9", exit.NotFound, nil, `cannot find job "j9" in a python kernel that lives`},
 	} {
 		code, out, errs := s.run(t, strings.Fields(c.line)...)
 		if code != c.code || !strings.Contains(errs, c.errs) || c.errs == "" && errs != "" {

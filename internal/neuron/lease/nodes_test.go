@@ -18,8 +18,8 @@ import (
 	"soma/internal/store/postgres/postgrestest"
 )
 
-// shortTerm is a lease that a test can wait for.
-const shortTerm = 2 * time.Second
+// shortTerm is a lease that a test can wait for; half of it is more than a busy machine keeps a beat waiting.
+const shortTerm = 4 * time.Second
 
 type step struct{ N int }
 
