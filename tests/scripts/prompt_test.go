@@ -252,6 +252,7 @@ func TestPromptSuspended(t *testing.T) {
 	p.until(">>> ")
 	p.types(ctrlD)
 	p.until("detached")
+	p.until("$ ") // what is typed before it may still be the prompt's
 	p.types("exit\r")
 	if code := p.ends(); code != 0 {
 		t.Errorf("exit code %d", code)
