@@ -68,6 +68,7 @@ func execute(t *testing.T, s *mcp.ClientSession, tool string, arguments map[stri
 
 // Calls at once, through the deaths of the daemon: each is answered with its own result, and its code has run once.
 func TestMCPCallsAtOnce(t *testing.T) {
+	t.Parallel()
 	s, env, folder := mcpServer(t)
 	if _, err := execute(t, s, "python_execute", map[string]any{"code": "import asyncio\nruns = []"}); err != nil {
 		t.Fatal(err)
@@ -107,6 +108,7 @@ func TestMCPCallsAtOnce(t *testing.T) {
 
 // What the client gives that is wrong is refused as a result that a model can read, and harms nothing.
 func TestMCPBadInput(t *testing.T) {
+	t.Parallel()
 	s, _, _ := mcpServer(t)
 	for _, c := range []struct {
 		tool      string
@@ -139,6 +141,7 @@ func TestMCPBadInput(t *testing.T) {
 
 // Lines that are no messages are answered, and the server goes on.
 func TestMCPGarbage(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "mcp")
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ const (
 // The prompt of soma py at a real terminal, with a real daemon and kernel: cells, several lines, completion, explanations, shell
 // commands, interrupts; detaching and coming back, to a cell that still runs, to names and history.
 func TestPrompt(t *testing.T) {
+	t.Parallel()
 	env, home, folder := place(t)
 	p := sit(t, env, folder, "soma", "py")
 	p.until("in " + folder + ": the first cell begins in a fresh kernel\n")
@@ -117,6 +118,7 @@ func write(t *testing.T, path string) {
 
 // A daemon that dies at the prompt or while a cell runs is told of by one line each time: nothing is missing and nothing comes twice.
 func TestPromptWithoutDaemon(t *testing.T) {
+	t.Parallel()
 	env, _, folder := place(t)
 	p := sit(t, env, folder, "soma", "py")
 	p.until(">>> ")
@@ -149,6 +151,7 @@ func TestPromptWithoutDaemon(t *testing.T) {
 
 // A paste is one cell. Wide characters, a narrow terminal and one that changes its size show what is there.
 func TestPromptPasteAndSize(t *testing.T) {
+	t.Parallel()
 	env, home, folder := place(t, "NO_COLOR=1")
 	p := sit(t, env, folder, "soma", "py")
 	p.until(">>> ")
@@ -185,6 +188,7 @@ func TestPromptPasteAndSize(t *testing.T) {
 
 // A terminal that can only write on gets nothing else; keys mean the same.
 func TestPromptPlain(t *testing.T) {
+	t.Parallel()
 	env, _, folder := place(t, "TERM=dumb")
 	p := sit(t, env, folder, "soma", "py")
 	p.until(">>> ")
@@ -209,6 +213,7 @@ func TestPromptPlain(t *testing.T) {
 
 // When the terminal goes away the program ends, and the cell runs on.
 func TestPromptHangUp(t *testing.T) {
+	t.Parallel()
 	env, _, folder := place(t)
 	p := sit(t, env, folder, "soma", "py")
 	p.until(">>> ")
@@ -230,6 +235,7 @@ func TestPromptHangUp(t *testing.T) {
 
 // Ctrl-Z suspends the prompt, and what was typed is still there when the shell lets it go on.
 func TestPromptSuspended(t *testing.T) {
+	t.Parallel()
 	env, _, folder := place(t, "PS1=$ ")
 	p := sit(t, env, folder, "bash", "--norc", "--noprofile", "-i")
 	p.until("$ ")
