@@ -99,6 +99,8 @@ func TestJudgeWakes(t *testing.T) {
 		"and was told again": {woken: all, change: func(h []message.Message, _ map[string]int) {
 			h[2*background].Text = `{"status":"ok"}`
 		}, doubled: 1},
+		"another cell went on in the background": {woken: append(all[:4:4], "cell finished (status=ok, ran 1.4s): import asyncio, os # cell1"),
+			change: func(h []message.Message, _ map[string]int) { h[2].Text = `{"status":"backgrounded"}` }},
 		"nobody knows whether the job began": {woken: all[1:], change: func(h []message.Message, _ map[string]int) {
 			h[2*starting[0]].Status = message.Unknown
 		}},
