@@ -22,10 +22,12 @@ type cut struct {
 }
 
 // plan gives out the places of cuts: the units of both ways in turn, and of each unit one byte more each time, until all its
-// bytes were had and it begins anew. It is safe for concurrent use.
+// bytes were had and it begins anew. Every second time a unit is preferred that was not had whole: not each time, for a kernel
+// that is never reached is given up. It is safe for concurrent use.
 type plan struct {
 	mu    sync.Mutex
 	turn  int
+	given int
 	next  [ways][units]int
 	full  [ways][units]bool // all bytes of a unit were had
 	made  int
@@ -42,11 +44,24 @@ func newPlan(want int) *plan {
 func (p *plan) take() cut {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w, u := way(p.turn%int(ways)), p.turn/int(ways)%units
-	p.turn++
+	w, u := p.place()
+	for range int(ways) * units {
+		if p.given%2 == 0 || !p.full[w][u] {
+			break
+		}
+		w, u = p.place()
+	}
+	p.given++
 	c := cut{w, u, p.next[w][u]}
 	p.next[w][u]++
 	return c
+}
+
+// place is the next unit in turn.
+func (p *plan) place() (w way, unit int) {
+	w, unit = way(p.turn%int(ways)), p.turn/int(ways)%units
+	p.turn++
+	return w, unit
 }
 
 // hit notes a cut that was made, in a unit of that size.
