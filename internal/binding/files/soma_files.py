@@ -124,22 +124,25 @@ def _whole(number, name):
     return number
 
 
+def _opener(path, flags):
+    return os.open(path, flags | os.O_NONBLOCK)  # a FIFO without a writer must not hang
+
+
 def _open(path):
     import stat
 
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO without a writer must not hang
+        f = open(path, "rb", opener=_opener)  # which owns its descriptor from the start, whatever interrupts it
     except FileNotFoundError as e:
         raise FileNotFoundError(e.errno, "there is no such file" + _near(path), path) from None
+    except IsADirectoryError:
+        raise IsADirectoryError(f"{path} is a folder: files.find('*', {path!r}) lists its files") from None
     try:
-        mode = os.fstat(fd).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(f"{path} is a folder: files.find('*', {path!r}) lists its files")
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
             raise ValueError(f"{path} is a device, socket or pipe, not a file")
-        return os.fdopen(fd, "rb")
+        return f
     except BaseException:
-        os.close(fd)
+        f.close()
         raise
 
 
