@@ -3,15 +3,13 @@ package cells
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"soma/ident"
 	"soma/internal/binding"
+	"soma/internal/pykernel/pykerneltest"
 	"soma/wire"
 )
 
@@ -102,20 +100,4 @@ func TestCommittedCells(t *testing.T) {
 }
 
 // The tests in Python, on real files and against a real kernel.
-func TestPython(t *testing.T) {
-	core, err := filepath.Abs("../../pykernel/python")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, module := range []string{"test_cells"} {
-		t.Run(module, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), "python3", "-m", "unittest", module)
-			cmd.Dir = "tests"
-			cmd.Env = append(os.Environ(), "PYTHONPATH="+core, "PYTHONDONTWRITEBYTECODE=1")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
-	}
-}
+func TestPython(t *testing.T) { pykerneltest.Unittest(t, "test_cells") }

@@ -3,13 +3,13 @@ package run
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"soma/internal/binding"
+	"soma/internal/pykernel/pykerneltest"
 )
 
 // P-027: the binding's modules are those that lie here, and its rules name what its python modules provide.
@@ -46,20 +46,4 @@ func TestBinding(t *testing.T) {
 }
 
 // The tests in python, against a real kernel and real processes.
-func TestPython(t *testing.T) {
-	core, err := filepath.Abs("../../pykernel/python")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, module := range []string{"test_run", "test_frames"} {
-		t.Run(module, func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), "python3", "-m", "unittest", module)
-			cmd.Dir = "tests"
-			cmd.Env = append(os.Environ(), "PYTHONPATH="+core, "PYTHONDONTWRITEBYTECODE=1")
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
-	}
-}
+func TestPython(t *testing.T) { pykerneltest.Unittest(t, "test_run", "test_frames") }
